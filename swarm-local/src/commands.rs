@@ -7,6 +7,7 @@
 mod attach;
 mod by_hand;
 mod check;
+pub(crate) mod detach;
 mod explain;
 mod history;
 mod logs;
@@ -23,8 +24,8 @@ mod workers;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::output::{NO, Output, WRONG, complain_in_lines};
-use super::show::Failed;
+use crate::print::output::{NO, Output, WRONG, complain_in_lines};
+use crate::print::show::Failed;
 
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{JobsArgs, restart, resume, retry, suspend};

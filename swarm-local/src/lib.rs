@@ -3,47 +3,17 @@
 //! The core makes all decisions. This crate connects the file stores and the processes to the turn
 //! that also runs on a cluster, and shows the results.
 
-mod by_hand;
 mod commands;
-mod detach;
-mod earlier;
-mod ending;
-mod events;
-mod failures;
-mod fixed;
 mod format;
-mod history;
-mod input;
-mod job_log;
-mod limits;
-mod log;
-mod moves;
-mod operate;
-mod outlets;
-pub mod output;
-mod path_lock;
-mod pool_views;
-mod private_dir;
+mod logs;
+mod pool;
+mod print;
 mod processes;
-pub mod report;
-mod reports;
-mod run_log;
-#[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
+#[cfg_attr(not(feature = "terminal"), path = "screen/no_screen.rs")]
 mod screen;
-mod service;
-mod sessions;
-pub mod show;
-mod shutdown;
-mod snapshot;
-mod starts;
-mod state;
-mod terminal;
-mod text;
-mod until;
-mod web;
-mod worker;
-mod worker_log;
-mod writers;
+mod serve;
+mod settings;
+mod state_dir;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -70,26 +40,33 @@ pub use commands::{
     attach, can_draw, check, diff, explain, history, logs, ps, report, restart, resume, retry,
     running, status, stop, suspend, top, who, workers,
 };
-pub use fixed::Fixed;
-pub use run_log::RunLogSize;
-pub use starts::{Runners, Starts};
-pub use state::other_pool;
-pub use worker_log::{JobLines, Line as JobLine};
+pub use logs::worker_log::{JobLines, Line as JobLine};
+pub use print::{output, report, show};
+pub use settings::fixed::Fixed;
+pub use settings::run_log::RunLogSize;
+pub use settings::starts::{Runners, Starts};
+pub use state_dir::state::other_pool;
 
-use by_hand::Hands;
-use events::Events;
-use input::Input;
-use operate::{Operation, Sources};
-use outlets::{Origin, Outlets, Paths, Place, Voice};
-use output::complain_in_lines;
-use reports::Reports;
+use commands::detach;
+use logs::log;
+use pool::by_hand::Hands;
+use pool::earlier;
+use pool::events::Events;
+use pool::operate::{Operation, Sources};
+use pool::outlets::{Origin, Outlets, Paths, Place, Voice};
+use pool::shutdown::Shutdown;
+use pool::snapshot::Snapshot;
+use pool::until::Until;
+use print::output::complain_in_lines;
+use print::{terminal, text};
+use processes::reports::Reports;
+use processes::worker::WorkerProgram;
 use screen::{Ends, View};
-use shutdown::Shutdown;
-use snapshot::Snapshot;
-use state::StateDir;
-use until::Until;
-use web::{Listeners, Private};
-use worker::WorkerProgram;
+use serve::service;
+use serve::web::{self, Listeners, Private};
+use settings::input::Input;
+use settings::limits;
+use state_dir::state::{self, StateDir};
 
 /// Limit of every wait of a unit test: it ends a test that hangs, and judges nothing.
 #[cfg(test)]

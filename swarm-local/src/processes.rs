@@ -22,6 +22,8 @@ mod killed;
 mod leftovers;
 mod logs;
 mod peer;
+pub(crate) mod reports;
+pub(crate) mod worker;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -43,8 +45,8 @@ pub(crate) use peer::Peer;
 use swarm_adapters_host::channel::{self, WorkerState};
 use swarm_adapters_host::file;
 
-use crate::reports::{Reports, WorkerStates};
 use leftovers::Records;
+use reports::{Reports, WorkerStates};
 
 /// Time to end that a worker has after the stop timeout of its jobs. In it the guard reports the ends
 /// of jobs, the session is closed, and the guard ends. Then the worker is killed.

@@ -30,11 +30,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 
-use super::by_hand::{Answer, Hands};
-use super::outlets::{Paths, Timed};
-use super::shutdown::Shutdown;
-use super::terminal::{self, Input, Key, Screen};
-use super::web::Shown;
+use crate::pool::by_hand::{Answer, Hands};
+use crate::pool::outlets::{Paths, Timed};
+use crate::pool::shutdown::Shutdown;
+use crate::print::terminal::{self, Input, Key, Screen};
+use crate::serve::web::Shown;
 use learn::Learned;
 pub(crate) use model::Ends;
 use model::Model;

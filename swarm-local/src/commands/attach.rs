@@ -14,16 +14,17 @@ use swarm_view::status::Status;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use super::super::by_hand::{Hands, Request};
-use super::super::outlets::{Message, Paths, Timed};
-use super::super::output::{complain_in_lines, has_no_reader, print as print_styled};
-use super::super::reports::Reports;
 use super::super::screen::{Ends, View};
-use super::super::shutdown::Shutdown;
-use super::super::snapshot::Snapshot;
-use super::super::{terminal, text, web};
 use super::pool::{Found, Pool};
 use super::{Failure, PoolArgs, ended, status};
+use crate::pool::by_hand::{Hands, Request};
+use crate::pool::outlets::{Message, Paths, Timed};
+use crate::pool::shutdown::Shutdown;
+use crate::pool::snapshot::Snapshot;
+use crate::print::output::{complain_in_lines, has_no_reader, print as print_styled};
+use crate::print::{terminal, text};
+use crate::processes::reports::Reports;
+use crate::serve::web;
 use follow::{Feed, Left};
 
 pub(super) use follow::row;

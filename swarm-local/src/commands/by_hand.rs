@@ -10,11 +10,11 @@ use swarm_view::jobs::JobEntry;
 use swarm_view::workers::WorkerRow;
 use tokio::time::{Instant, sleep};
 
-use super::super::by_hand::{Action, Answer};
 use super::names;
 use super::pool::Pool;
 use super::{Failure, NamedPool, ended, standard_output};
-use crate::output::{NO, Output, complain};
+use crate::pool::by_hand::{Action, Answer};
+use crate::print::output::{NO, Output, complain};
 
 /// Maximum time for the workers to act, and the time between two questions whether they have.
 const ACTED_MAX: Duration = Duration::from_secs(3);

@@ -11,9 +11,9 @@ use swarm_view::check::{Check, Finding, Outcome};
 use swarm_view::shell;
 
 use super::super::processes::remaining;
-use super::super::state;
 use super::pool::{Pool, Pools, all};
-use crate::output::{self, NO, Output};
+use crate::print::output::{self, NO, Output};
+use crate::state_dir::state;
 
 /// Free bytes below which logs and ledgers may soon not fit.
 const ROOM_MIN: u64 = 256 << 20;

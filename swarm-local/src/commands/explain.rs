@@ -14,8 +14,8 @@ use swarm_view::pool::{Home, PoolName};
 use swarm_view::shell;
 
 use super::{Failure, NamedPool, finished, names};
-use crate::history;
-use crate::show::{Answer, Display};
+use crate::pool::history;
+use crate::print::show::{Answer, Display};
 
 /// Maximum time from the grant of a job to its first run. A later run is another one.
 const START_WITHIN: Duration = Duration::from_secs(2);

@@ -11,8 +11,8 @@ use swarm_view::pool::PoolName;
 
 use super::pool::{self, Pool};
 use super::{Failure, NamedPool, finished, names};
-use crate::output;
-use crate::show::{Answer, Display};
+use crate::print::output;
+use crate::print::show::{Answer, Display};
 
 /// Arguments of `history`.
 #[derive(Clone, Debug, Args)]
@@ -111,7 +111,7 @@ async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
 
 /// Returns the histories of several pools.
 fn every(args: &HistoryArgs, pools: &[Pool]) -> Result<Answer, Failure> {
-    let read = |pool: &Pool| (pool.name(), crate::history::read(&pool.dir));
+    let read = |pool: &Pool| (pool.name(), crate::pool::history::read(&pool.dir));
     let found: Vec<_> = pools.iter().map(read).collect();
     let (rows, items) = history::limits(args.last);
     let columns = output::terminal_columns();

@@ -15,15 +15,14 @@ use swarm_adapters_host::job_log::{Entry, Kind};
 use swarm_core::JobName;
 use tokio::time::{Instant, sleep};
 
-use super::super::output::{complain_in_lines, has_no_reader};
-use super::super::state;
-use super::super::worker_log;
 use super::names;
 use super::pool::Pool;
 use super::ps::has_worker;
 use super::{Failure, PoolArgs, ended, standard_output};
-use crate::job_log::{JobLog, is_start, shown};
-use crate::output::Output;
+use crate::logs::job_log::{JobLog, is_start, shown};
+use crate::logs::worker_log;
+use crate::print::output::{Output, complain_in_lines, has_no_reader};
+use crate::state_dir::state;
 
 /// Time between two reads of new lines.
 const READ_EVERY: Duration = Duration::from_millis(100);

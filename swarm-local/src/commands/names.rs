@@ -10,11 +10,11 @@ use swarm_view::shell;
 use swarm_view::status::Status;
 use swarm_view::words::counted;
 
-use super::super::state;
-use super::super::web::{self, job_line};
 use super::Failure;
 use super::pool::{self, Pool, PoolArgs};
-use crate::job_log::JobLog;
+use crate::logs::job_log::JobLog;
+use crate::serve::web::{self, job_line};
+use crate::state_dir::state;
 
 /// Maximum number of names that a sentence suggests.
 const NEAR_MAX: usize = 3;

@@ -17,15 +17,15 @@ use swarm_view::status::{Earlier, Status};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::by_hand::Action;
-use super::super::events::EventList;
-use super::super::fixed::Fixed;
-use super::super::web::job_line;
-use super::super::{state, web};
 use super::Failure;
 use super::names::{self, Purpose};
+use crate::pool::by_hand::Action;
+use crate::pool::events::EventList;
 use crate::processes::{Peer, remaining};
-use crate::starts::{Runners, Starts};
+use crate::serve::web::{self, job_line};
+use crate::settings::fixed::Fixed;
+use crate::settings::starts::{Runners, Starts};
+use crate::state_dir::state;
 
 /// Maximum time for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ impl NamedPool {
                 Err(failure) => return Err(failure),
             },
         };
-        match crate::history::read(&dir) {
+        match crate::pool::history::read(&dir) {
             (episodes, Some(sentence)) if episodes.is_empty() => {
                 Err(Failure::Failed(anyhow::Error::msg(sentence)))
             }
@@ -598,7 +598,7 @@ mod tests {
     use clap::{Command, FromArgMatches as _};
 
     use super::*;
-    use crate::state::StateDir;
+    use crate::state_dir::state::StateDir;
 
     #[test]
     fn an_option_names_a_pool_as_well_as_an_argument_does() {

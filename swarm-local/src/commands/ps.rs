@@ -12,10 +12,10 @@ use swarm_view::pool::{Home, PoolName};
 use swarm_view::printable::{Form, printable};
 use swarm_view::words::counted;
 
-use super::super::web::{self, job_line};
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, names, pool};
-use crate::show::{Answer, Display, Format};
+use crate::print::show::{Answer, Display, Format};
+use crate::serve::web::{self, job_line};
 
 /// Number of existing workers that an error names if the requested worker does not exist.
 const NAMED_MAX: usize = 5;

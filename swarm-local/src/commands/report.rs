@@ -17,11 +17,13 @@ use swarm_view::history::Past;
 
 use super::pool::{Pool, only_ended, ran_in};
 use super::{Failure, PoolArgs, ended};
-use crate::fixed::Fixed;
-use crate::output;
+use crate::pool::history;
+use crate::print::output;
+use crate::print::report::{LOG_LINES, LOOK, Output, Report, file_name, plain};
 use crate::processes::job_logs;
-use crate::report::{LOG_LINES, LOOK, Output, Report, file_name, plain};
-use crate::{history, run_log, state};
+use crate::settings::fixed::Fixed;
+use crate::settings::run_log;
+use crate::state_dir::state;
 
 /// Maximum size of a file that is read as a whole: the largest manifest.
 const READ_MAX: u64 = 64 << 20;

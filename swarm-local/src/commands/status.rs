@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, pool};
-use crate::show::{Answer, Display};
+use crate::print::show::{Answer, Display};
 
 /// The time between two requests of a status that waits.
 const ASK_EVERY: Duration = Duration::from_millis(100);

@@ -15,15 +15,15 @@ use swarm_view::words::{self, counted, span};
 use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
 
-use super::super::earlier::{self, Ended};
-use super::super::ending::{Cause, of_killed};
-use super::super::state::StateDir;
-use super::super::text;
 use super::names::{self, Purpose};
 use super::pool::{Found, Pool};
 use super::{Failure, PoolArgs, ended, standard_output};
-use crate::output::Output;
+use crate::pool::earlier::{self, Ended};
+use crate::pool::ending::{Cause, of_killed};
+use crate::print::output::Output;
+use crate::print::text;
 use crate::processes::{END_MARGIN, Killed, Leftovers, Patience, Peer, recorded};
+use crate::state_dir::state::StateDir;
 
 /// Default margin beyond the time that jobs and workers have to end.
 const MARGIN: Duration = Duration::from_secs(30);

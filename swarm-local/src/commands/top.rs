@@ -9,15 +9,15 @@ use swarm_view::status::Status;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use super::super::by_hand::Hands;
-use super::super::outlets::{Message, Paths, Timed};
-use super::super::reports::{Reports, WorkerStates};
 use super::super::screen::{Ends, View};
-use super::super::shutdown::Shutdown;
-use super::super::snapshot::Snapshot;
-use super::super::terminal;
-use super::super::web;
 use super::attach::row;
+use crate::pool::by_hand::Hands;
+use crate::pool::outlets::{Message, Paths, Timed};
+use crate::pool::shutdown::Shutdown;
+use crate::pool::snapshot::Snapshot;
+use crate::print::terminal;
+use crate::processes::reports::{Reports, WorkerStates};
+use crate::serve::web;
 
 /// Time between two reads.
 const READ_EVERY: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use swarm_view::pool::{Home, PoolName};
 
 use super::by_hand::JobsArgs;
 use super::{Failure, finished, names};
-use crate::show::{Answer, Display};
+use crate::print::show::{Answer, Display};
 
 /// Arguments of `who`.
 #[derive(Clone, Debug, Args)]

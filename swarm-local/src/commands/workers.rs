@@ -9,7 +9,7 @@ use swarm_view::pool::{Home, PoolName};
 use swarm_view::workers::{WorkerLine, Workers};
 
 use super::{Failure, PoolArgs, finished, pool};
-use crate::show::{Answer, Display};
+use crate::print::show::{Answer, Display};
 
 /// Arguments of `workers`.
 #[derive(Clone, Debug, Args)]

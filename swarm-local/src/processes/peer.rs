@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
 use super::leftovers::has_ended;
-use crate::state;
+use crate::state_dir::state;
 
 /// A process that runs a pool.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use swarm_view::shell;
 use swarm_view::status::FailingRow;
 use swarm_view::words::counted;
 
-use super::super::snapshot::JobRow;
+use crate::pool::snapshot::JobRow;
 
 use super::jobs::{failure_of, remark};
 use super::lines::{cut, paragraph, pieces, put, put_title};

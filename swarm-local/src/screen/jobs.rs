@@ -10,7 +10,7 @@ use swarm_core::Title;
 use swarm_view::status::{FailingRow, UnassignedRow};
 use swarm_view::table::{columns_of, padded};
 
-use super::super::snapshot::{JobRow, Snapshot};
+use crate::pool::snapshot::{JobRow, Snapshot};
 
 use super::lines::{fitted, put, put_title, window};
 use super::model::{Ends, Focus, Model, Which};

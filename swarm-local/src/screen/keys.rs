@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::terminal::Key;
 use super::model::{Ends, Focus, JobPage, Model, Page, Which, names};
 use super::questions::{Question, Wish};
+use crate::print::terminal::Key;
 
 /// Number of entries of a page, independent of the screen.
 const PAGE: usize = 10;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
-use super::super::moves::{Moved, Moves};
-use super::super::outlets::Timed;
-use super::super::snapshot::Snapshot;
+use crate::pool::moves::{Moved, Moves};
+use crate::pool::outlets::Timed;
+use crate::pool::snapshot::Snapshot;
 
 /// Maximum number of prepared items that wait.
 const QUEUE_MAX: usize = 100;

@@ -7,8 +7,8 @@ use swarm_view::printable::{Form, printable};
 use swarm_view::table::columns_of;
 use unicode_width::UnicodeWidthChar as _;
 
-use super::super::text::wrapped;
 use super::palette::{FAINT, STRONG};
+use crate::print::text::wrapped;
 
 /// Splits an area into its upper `height` rows, or all if it has fewer, and the rest.
 pub(super) fn cut(area: Rect, height: u16) -> (Rect, Rect) {

@@ -10,13 +10,13 @@ use swarm_view::status::Status;
 use swarm_view::words::counted;
 use swarm_view::workers::WorkerRow;
 
-use super::super::moves::Move;
-use super::super::outlets::{Message, Paths};
-use super::super::reports::Reports;
-use super::super::snapshot::{JobRow, Snapshot};
 use super::learn::Digest;
 use super::questions::{Note, Question};
 use super::reader::JobLog;
+use crate::pool::moves::Move;
+use crate::pool::outlets::{Message, Paths};
+use crate::pool::snapshot::{JobRow, Snapshot};
+use crate::processes::reports::Reports;
 
 /// Maximum number of stored events.
 const EVENTS_MAX: usize = 1_000;

@@ -2,9 +2,9 @@
 
 use swarm_view::words::counted;
 
-use super::super::by_hand::Action;
-use super::super::snapshot::Snapshot;
 use super::lines::fitted;
+use crate::pool::by_hand::Action;
+use crate::pool::snapshot::Snapshot;
 
 /// Maximum length of the name of a job in a question.
 const NAME_MAX: usize = 24;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use swarm_core::JobName;
 use tokio::sync::watch;
 
-use crate::job_log::{self, shown};
+use crate::logs::job_log::{self, shown};
 
 /// Maximum number of stored lines, and of bytes of each line. A line that a worker has shortened fits
 /// unless it has many escapes.

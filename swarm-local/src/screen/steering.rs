@@ -1,9 +1,9 @@
 //! Actions on the selected job.
 
-use super::super::by_hand::{Action, Answer};
-use super::super::terminal::Key;
 use super::model::{Ends, Focus, Model, Page};
 use super::questions::{Note, Question, Wish};
+use crate::pool::by_hand::{Action, Answer};
+use crate::print::terminal::Key;
 
 impl Model {
     /// Answers the open question with a key; `None` without a question.

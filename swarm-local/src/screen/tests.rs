@@ -11,12 +11,12 @@ use ratatui::style::Color;
 use swarm_view::status::{Ending, FailingRow, InvalidFile, JobCounts, Status, UnassignedRow};
 use swarm_view::workers::WorkerRow;
 
-use super::super::moves::Moves;
-use super::super::outlets::Message;
-use super::super::snapshot::{JobRow, Snapshot};
-use super::super::terminal::Key;
 use super::learn::Digest;
 use super::*;
+use crate::pool::moves::Moves;
+use crate::pool::outlets::Message;
+use crate::pool::snapshot::{JobRow, Snapshot};
+use crate::print::terminal::Key;
 
 /// Makes a pool in which worker n has these jobs; `-` before a name means that it is releasing the
 /// job.

@@ -10,13 +10,13 @@ use swarm_view::jobs::JobEntry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use super::super::super::outlets::{Message, Timed};
-use super::super::super::reports::{Reports, WorkerStates};
-use super::super::super::shutdown::Shutdown;
-use super::super::super::snapshot::{JobRow, Snapshot};
-use super::super::super::web::{self, job_line};
 use super::super::Failure;
 use super::super::pool::Pool;
+use crate::pool::outlets::{Message, Timed};
+use crate::pool::shutdown::Shutdown;
+use crate::pool::snapshot::{JobRow, Snapshot};
+use crate::processes::reports::{Reports, WorkerStates};
+use crate::serve::web::{self, job_line};
 
 /// Minimum time between two looks at the pool. A look that takes long is followed by a pause that is
 /// [`PAUSES`] times as long, so that a large pool has time for its work.

@@ -12,7 +12,7 @@ use swarm_view::words::number;
 
 use super::super::Failure;
 use super::super::pool::Pool;
-use crate::show::{Answer, Display};
+use crate::print::show::{Answer, Display};
 
 /// A pool that runs.
 struct Listed<'a> {

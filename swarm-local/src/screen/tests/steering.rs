@@ -1,8 +1,8 @@
 //! Tests of the keys that act on jobs, and of a view of a pool that runs elsewhere.
 
-use super::super::super::by_hand::Action;
 use super::super::questions::Wish;
 use super::*;
+use crate::pool::by_hand::Action;
 
 fn acts(action: Action, job: &str) -> Wish {
     Wish::Act(action, job.to_owned())

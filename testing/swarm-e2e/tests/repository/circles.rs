@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 mod graph;
+mod rooms;
 mod source;
 mod tokens;
 

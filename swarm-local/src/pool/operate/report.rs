@@ -1,0 +1,148 @@
+//! Publishes the state of the pool, and reports when it is settled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use swarm_adapters_host::clock::unix_ms;
+use swarm_core::handover::SessionId;
+use swarm_core::session::JobOutput;
+use swarm_core::verdict::Summary;
+use swarm_core::{Decision, Failing, JobPhase, Progress, Slot};
+use swarm_view::age::age;
+
+use super::Operation;
+use crate::pool::outlets::Origin;
+use crate::pool::snapshot::{Bounds, Snapshot};
+use crate::print::text::{Placed, Settled};
+use crate::processes::{Phase, Workers};
+use crate::settings::starts::Runners;
+use crate::state_dir::state;
+
+impl Operation {
+    /// Returns the failing jobs of each worker from its events, or from its written reports if it
+    /// has no channel.
+    pub(super) fn failing_now(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
+        let mut failing = self.sessions.failing(workers);
+        for (slot, reported) in self.processes.reported().iter() {
+            let up = workers.get(slot).filter(|worker| worker.phase == Phase::Up);
+            if up.is_none_or(|worker| worker.instance != reported.instance) {
+                continue;
+            }
+            if reported.failing.count == 0 {
+                failing.remove(slot);
+            } else {
+                failing.insert(*slot, Arc::clone(&reported.failing));
+            }
+        }
+        match self.wanted.output {
+            JobOutput::Shown => failing,
+            // A worker of an earlier library reports output even if it is hidden.
+            JobOutput::Hidden => {
+                let silent = |it: Arc<Failing>| Arc::new(Arc::unwrap_or_clone(it).without_output());
+                failing.into_iter().map(|(slot, reported)| (slot, silent(reported))).collect()
+            }
+        }
+    }
+
+    /// Publishes the state of the pool, and reports when it becomes settled.
+    pub(super) fn report(&mut self, workers: &Workers) {
+        let Some((decision, observed)) = &self.decision else { return };
+        let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
+        let is_settled = self.is_settled(&progress, workers);
+        let (ledger, sessions) = (&decision.ledger, &self.sessions);
+        let turned = self.turned.take();
+        // Edits after the last turn belong to the next one, whose moves they cause.
+        let edits = if turned.is_some() { std::mem::take(&mut self.edits) } else { Vec::new() };
+        let (before, granted) = turned.unwrap_or_else(|| (ledger.clone(), BTreeSet::new()));
+        let acknowledged =
+            |session: &SessionId, job: &str| sessions.acknowledged(ledger, session, job);
+        self.history.acknowledge(ledger, &granted, acknowledged);
+        let turn = (decision, &self.decided, observed);
+        for standstill in self.history.observe(unix_ms(), &before, turn, &edits, is_settled) {
+            self.outlets.metrics.stood_still(standstill);
+        }
+        let phases = self.phases(decision);
+        let mut snapshot =
+            Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
+        snapshot.status.jobs.confirm(&phases);
+        (snapshot.status.guarantee, snapshot.bounds) = self.guarantee();
+        snapshot.options = state::options(self.dir.path());
+        self.outlets.metrics.observe_jobs(phases);
+        for (job, reason) in self.history.reasons() {
+            if snapshot.job(job.as_str()).is_some_and(|row| row.state == "releasing") {
+                let (_, of_plan) = snapshot.leaving.entry(job.to_string()).or_default();
+                reason.clone_into(of_plan);
+            }
+        }
+        let Origin { file, since_unix_s } = self.outlets.origin.clone();
+        (snapshot.status.file, snapshot.status.since_unix_s) = (file, Some(since_unix_s));
+        snapshot.status.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
+        snapshot.status.invalid_file.clone_from(&self.invalid_file);
+        snapshot.status.by_hand = self.by_hand.applied().map(ToString::to_string).collect();
+        snapshot.mark_silent(&self.silent);
+        snapshot.mark_stopping(&mut self.stopping);
+        snapshot.mark_failing(&self.failing, &self.outlets.reports);
+        snapshot.mark_versions(&self.versions);
+        let turn = Summary::of(decision, &self.wanted.desired, observed, &progress);
+        snapshot.judge(&turn, workers);
+        for sentence in self.failures.news(&snapshot.status) {
+            self.outlets.voice.say(&sentence);
+        }
+        snapshot.explain(decision, &self.wanted.desired, observed);
+        snapshot.runners = Runners::of(&self.wanted.runner, &self.wanted.runners);
+        let failing = snapshot.status.jobs.failing;
+        self.outlets.snapshots.send_replace(Arc::new(snapshot));
+        if !is_settled {
+            self.unsettled_since.get_or_insert_with(Instant::now);
+            return;
+        }
+        let Some(since) = self.unsettled_since.take() else { return };
+        let now = Placed::of(&decision.ledger);
+        let settled = Settled {
+            took: since.elapsed(),
+            before: &self.settled,
+            view: &decision.ledger.view(),
+            now: &now,
+            unassigned: &decision.plan.unassigned,
+            examples: turn.examples_without_worker(),
+            failing,
+        };
+        self.outlets.voice.settled(&settled);
+        self.settled = now;
+    }
+
+    /// Returns the guarantee for the jobs in words, and the longest times of a handover.
+    fn guarantee(&self) -> (String, Bounds) {
+        let (terms, desired) = (self.sessions.terms(), &self.wanted.desired);
+        let guarantee = format!("{:?}, lease {}", desired.policy, age(terms.duration));
+        let bounds = Bounds {
+            stop: terms.stop_timeout,
+            fence: terms.fence_wait(),
+            return_grace: desired.timing.return_grace,
+        };
+        (guarantee, bounds)
+    }
+
+    /// Returns the numbers of jobs by phase. A report names only the worst failing jobs.
+    fn phases(&self, decision: &Decision) -> Vec<(&'static str, usize)> {
+        let reports = || self.failing.values().map(|it| &**it);
+        let failing = reports().flat_map(|it| &it.worst).map(|it| it.job.clone()).collect();
+        let unnamed = Failing::unnamed(reports(), self.wanted.desired.replication);
+        let counts = self.history.phases(decision, &failing, unnamed);
+        let count = |phase: &JobPhase| counts.get(phase).copied().unwrap_or_default();
+        JobPhase::ALL.iter().map(|phase| (phase.as_str(), count(phase))).collect()
+    }
+
+    /// Whether the pool is settled with the desired state, all its workers are up, and no other
+    /// worker's process remains. This process starts and ends the workers, so it can wait for them.
+    /// After a failed turn its last observations are old, so this method checks the workers directly.
+    fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
+        // The progress belongs to the last completed turn, which may have been for other jobs.
+        let is_delivered = self.seen.is_some() && self.problem.is_none();
+        let has_no_other = workers.len() == self.wanted.workers();
+        let are_up = workers.values().all(|worker| worker.phase == Phase::Up);
+        let has_settled = progress.is_settled() && progress.has_all_workers();
+        is_delivered && has_settled && has_no_other && are_up
+    }
+}

@@ -1,0 +1,408 @@
+//! The state of a pool at one moment, for the terminal and HTTP.
+
+mod answer;
+mod rows;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use swarm_adapters_host::channel::{JobNow, JobPhase, Versions};
+use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::failing::WORST_MAX;
+use swarm_core::handover::Cell;
+use swarm_core::verdict::Explainer;
+use swarm_core::{
+    Decision, Desired, Failing, FailingJob, Jobs, Observed, Progress, Slot, Unassigned,
+};
+use swarm_view::shell;
+use swarm_view::status::{FailingRow, JobCounts, Status, StoppingRow, UnassignedRow};
+use swarm_view::waits::{KILLED_THEN, MOVED_THEN, Wait};
+use swarm_view::words::Word;
+use swarm_view::workers::WorkerRow;
+
+pub(crate) use self::rows::JobRow;
+use self::rows::worker_row;
+use crate::processes::reports::Reports;
+use crate::processes::{WorkerProcess, Workers};
+use crate::settings::starts::Runners;
+
+/// The longest times of a handover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// The time from the request to stop a job until its worker kills it.
+    pub(super) stop: Duration,
+    /// The time from the last renewal of a lease until its worker is replaced.
+    pub(super) fence: Duration,
+    /// The time for which jobs wait for a worker that is away.
+    pub(super) return_grace: Duration,
+}
+
+/// The state of a pool, with what only its operator or its view knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// The document, without the facts that depend on the time. [`Snapshot::answer`] adds them.
+    pub(crate) status: Status,
+    /// The longest times of a handover.
+    pub(crate) bounds: Bounds,
+    /// Options that name the pool in a command, such as ` --pool streams`.
+    pub(crate) options: String,
+    /// Holder of each job, by name. Served separately, since there may be many.
+    pub(crate) holders: Vec<JobRow>,
+    /// Desired jobs with their params.
+    pub(crate) wanted: Jobs,
+    /// Runners of these jobs. Served separately, to the user of the pool.
+    pub(crate) runners: Runners,
+    /// Jobs that their worker stops: the slot that gets each, and the reason.
+    pub(crate) leaving: BTreeMap<String, (Option<u32>, String)>,
+    /// Explains why jobs have no worker.
+    pub(crate) explainer: Explainer,
+    /// Reasons that the operator of another process has explained, by job.
+    pub(crate) explained: BTreeMap<String, String>,
+    /// The identities of the workers' processes, by slot.
+    pub(crate) instances: BTreeMap<u32, String>,
+    /// The times since which workers are silent, by slot.
+    pub(crate) silent: BTreeMap<u32, Instant>,
+}
+
+impl Snapshot {
+    /// Returns the index of the job with this name. O(log jobs).
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        self.holders.binary_search_by(|row| row.name.as_str().cmp(name)).ok()
+    }
+
+    /// Returns the job with this name. O(log jobs).
+    pub(crate) fn job(&self, name: &str) -> Option<&JobRow> {
+        self.holders.get(self.place(name)?)
+    }
+
+    /// Sets the desired jobs, and the explainer of their reasons if a job has no worker.
+    pub(super) fn explain(&mut self, decision: &Decision, desired: &Desired, observed: &Observed) {
+        self.set_wanted(desired.jobs.clone());
+        if !self.status.unassigned.is_empty() {
+            self.explainer = Explainer::of_turn(decision, desired, observed);
+        }
+    }
+
+    /// Returns the thing that a job waits for, in this phase; `None` if it waits for nothing. `now` is
+    /// the report of its worker. O(log workers), and more for a job that stops.
+    pub(crate) fn wait(
+        &self,
+        row: &JobRow,
+        phase: Word,
+        now: Option<&JobNow>,
+        reports: &Reports,
+    ) -> Option<Wait> {
+        let Bounds { stop, fence, return_grace } = self.bounds;
+        let worker = row.slot.and_then(|slot| self.status.worker(slot));
+        let who = worker.map(|worker| worker.name.as_str());
+        if let Some(ending) = &self.status.ending {
+            let left = Duration::from_secs(ending.until_unix_s.saturating_sub(unix_s()));
+            let wait = Wait::new("the end of its run", who).lasting(None, Some(left));
+            return (phase == "stopping").then(|| wait.with_note("then it is killed"));
+        }
+        // A silent worker neither stops its jobs nor reports about them.
+        let answer = |unheard| {
+            let wait = Wait::new("an answer of its worker", who).lasting(unheard, Some(fence));
+            Some(wait.with_note("then swarm kills and replaces this worker"))
+        };
+        if let Some(silent_for) = worker.and_then(|worker| worker.silent_for(unix_s())) {
+            return answer(Some(silent_for));
+        }
+        let reported = now.map(|now| now.phase);
+        match (phase, row.state) {
+            // The worker has not confirmed the request, and may be frozen.
+            ("stopping", _) if reported != Some(JobPhase::Stopping) && reported.is_some() => {
+                let heard = worker.and_then(|worker| self.heard(worker, reports));
+                answer(heard.map(|heard| heard.elapsed()))
+            }
+            ("stopping", _) => {
+                let since = self.status.stopping.iter().find(|it| it.job == row.name);
+                let since = since.map(|it| unix_s().saturating_sub(it.since_unix_s));
+                let wait = Wait::new("the end of its run", who);
+                Some(
+                    wait.lasting(since.map(Duration::from_secs), Some(stop)).with_note(KILLED_THEN),
+                )
+            }
+            // It is stopped to begin again, after an edit or by hand.
+            ("restarting" | "stalled", _) if now.is_some_and(|now| now.pid.is_some()) => {
+                let wait = Wait::new("the end of its run", who).lasting(None, Some(stop));
+                Some(wait.with_note(format!("{KILLED_THEN}, and starts it again")))
+            }
+            ("waiting", "hold") => {
+                let wait = Wait::new("the worker of its slot", who);
+                let wait = wait.lasting(None, Some(return_grace));
+                Some(wait.with_note(MOVED_THEN))
+            }
+            ("waiting", _) => Some(Wait::new("the next decision", None)),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason why this job has no worker, in a sentence; `None` if it has one.
+    /// O(log jobs).
+    pub(crate) fn why(&self, job: &str) -> Option<String> {
+        if let Some(why) = self.explained.get(job) {
+            return Some(why.clone());
+        }
+        let reason = &*self.status.unassigned(job)?.reason;
+        if self.status.by_hand.binary_search_by(|name| name.as_str().cmp(job)).is_ok() {
+            let (options, job) = (&self.options, shell::operand(job));
+            return Some(format!("suspended by hand; undo: swarm resume{options} {job}"));
+        }
+        let why = Unassigned::ALL.iter().find(|why| why.as_str() == reason)?;
+        Some(self.explainer.sentence(self.wanted.get(job)?, *why))
+    }
+
+    /// Sets the failing jobs that the workers in these slots report. Reports about jobs that a worker
+    /// does not hold are ignored. A failure has the number of restarts that `reports` has, or else the
+    /// number in a row.
+    pub(super) fn mark_failing(
+        &mut self,
+        reported: &BTreeMap<Slot, Arc<Failing>>,
+        reports: &Reports,
+    ) {
+        let holds = |job: &FailingJob, slot: u32| {
+            let found = self.job(job.job.as_str());
+            found.is_some_and(|row| row.slot.is_none_or(|holder| holder == slot))
+        };
+        let part = |row: &WorkerRow| {
+            let reported = reported.get(&Slot(row.slot))?;
+            // A worker may still report a job that it has just lost.
+            let held = reported.worst.iter().filter(|job| holds(job, row.slot));
+            let mut part = Failing::of(held, WORST_MAX);
+            if reported.worst.len() < reported.count {
+                part.count = reported.count;
+            }
+            Some(part.limited(row.jobs + row.releasing, WORST_MAX))
+        };
+        let parts: Vec<_> = self.status.workers.iter().map(part).collect();
+        let mut all = Vec::new();
+        for (row, part) in self.status.workers.iter_mut().zip(parts) {
+            let Some(part) = part else { continue };
+            row.failing = part.count;
+            all.extend(part.worst.into_iter().map(|job| {
+                let restarts = reports.restarts(Slot(row.slot), job.job.as_str());
+                let (order, mut failing) = (job.worst_first(), FailingRow::of(job, &row.name));
+                failing.restarts = restarts.unwrap_or(failing.restarts);
+                (order, failing)
+            }));
+        }
+        self.status.jobs.failing = self.status.workers.iter().map(|row| row.failing).sum();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.status.failing = all.into_iter().map(|(_, row)| row).take(WORST_MAX).collect();
+        self.status.healthy &= self.status.jobs.failing == 0;
+    }
+
+    /// Sets how many jobs of the workers in these slots run a previous version.
+    pub(super) fn mark_versions(&mut self, reported: &BTreeMap<Slot, Versions>) {
+        for row in &mut self.status.workers {
+            let Some(Versions { previous, failed }) = reported.get(&Slot(row.slot)) else {
+                continue;
+            };
+            let previous = (*previous).min(row.jobs + row.releasing);
+            row.previous = Some(previous);
+            row.held_back_by = failed.first().filter(|_| 0 < previous).cloned();
+        }
+    }
+
+    /// Sets the times since which jobs have been stopping. Known times come from `before`, which is
+    /// updated.
+    pub(super) fn mark_stopping(&mut self, before: &mut BTreeMap<(String, u64), u64>) {
+        let releasing = self.holders.iter().filter(|row| row.state == "releasing");
+        let since = |row: &JobRow| {
+            let key = (row.name.clone(), row.token);
+            let since = before.get(&key).copied().unwrap_or_else(unix_s);
+            (key, since)
+        };
+        let known: BTreeMap<_, _> = releasing.clone().map(since).collect();
+        let rows = releasing.filter_map(|row| {
+            Some(StoppingRow {
+                job: row.name.clone(),
+                worker: self.status.worker(row.slot?)?.name.clone(),
+                since_unix_s: *known.get(&(row.name.clone(), row.token))?,
+            })
+        });
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by(|one, other| {
+            (one.since_unix_s, &one.job).cmp(&(other.since_unix_s, &other.job))
+        });
+        rows.truncate(WORST_MAX);
+        self.status.stopping = rows;
+        *before = known;
+    }
+
+    /// Sets the desired jobs, and the titles in all rows. O(jobs · log jobs).
+    fn set_wanted(&mut self, wanted: Jobs) {
+        let title = |name: &str| wanted.get(name).and_then(|job| job.title.clone());
+        for row in &mut self.holders {
+            row.title = title(&row.name);
+        }
+        for row in &mut self.status.failing {
+            row.title = title(&row.job).map(|title| title.to_string());
+        }
+        self.wanted = wanted;
+    }
+
+    /// Sets the times since which these workers are silent.
+    pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
+        self.silent = silent.iter().map(|(slot, since)| (slot.0, *since)).collect();
+        for row in &mut self.status.workers {
+            let ago = |since: &Instant| unix_s().saturating_sub(since.elapsed().as_secs());
+            row.silent_since_unix_s = self.silent.get(&row.slot).map(ago);
+        }
+        self.status.healthy &= silent.is_empty();
+    }
+
+    /// Makes the snapshot of a pool from a document of another process, without its jobs.
+    pub(crate) fn read(mut status: Status) -> Self {
+        let now = unix_s();
+        let since =
+            |row: &WorkerRow| Some((row.slot, Instant::now().checked_sub(row.silent_for(now)?)?));
+        let silent = status.workers.iter().filter_map(since).collect();
+        status.unassigned.sort_by(|one, other| one.job.cmp(&other.job));
+        Self { status, silent, ..Self::default() }
+    }
+
+    /// Returns the time of the last sign of a worker.
+    fn heard(&self, worker: &WorkerRow, reports: &Reports) -> Option<Instant> {
+        reports.heard(self.instances.get(&worker.slot)?)
+    }
+
+    /// Makes the snapshot of a pool after a turn. O(jobs).
+    pub(super) fn of(
+        name: &str,
+        decision: &Decision,
+        workers: &Workers,
+        progress: &Progress,
+        settled: bool,
+    ) -> Self {
+        let ledger = &decision.ledger;
+        let assignment = ledger.assignment();
+        let unassigned = decision.plan.unassigned.iter().map(|(job, reason)| UnassignedRow {
+            job: job.to_string(),
+            reason: reason.as_str().into(),
+            message: None,
+        });
+        let unassigned = unassigned.collect();
+        let mut loads = BTreeMap::<Slot, (usize, usize)>::new();
+        let (mut everywhere, mut leaving) = (0, BTreeMap::new());
+        let mut holders = Vec::with_capacity(ledger.cells.jobs.len());
+        for (job, record) in &ledger.cells.jobs {
+            let slot = assignment.holder(job);
+            let mut nowhere = (0_usize, 0_usize);
+            let (granted, releasing) = match slot {
+                Some(slot) => loads.entry(slot).or_default(),
+                None => &mut nowhere,
+            };
+            match &record.cell {
+                Cell::Granted { .. } => *granted += 1,
+                Cell::Releasing { .. } => *releasing += 1,
+                Cell::Everywhere { .. } => everywhere += 1,
+                Cell::Free { .. }
+                | Cell::ReleasingAll { .. }
+                | Cell::Hold { .. }
+                | Cell::Quarantined { .. }
+                | Cell::Done { .. } => {}
+            }
+            let moves = &decision.plan.moves;
+            if matches!(record.cell, Cell::Releasing { .. })
+                && let Ok(at) = moves.binary_search_by(|step| step.job.cmp(job))
+            {
+                let step = (moves[at].to.map(|slot| slot.0), moves[at].reason.as_str().to_owned());
+                leaving.insert(job.to_string(), step);
+            }
+            holders.push(JobRow {
+                name: job.to_string(),
+                title: None,
+                state: record.cell.state(),
+                slot: slot.map(|slot| slot.0),
+                token: record.cell.token().0,
+            });
+        }
+        let row = |(slot, worker): (&Slot, &WorkerProcess)| {
+            let (jobs, releasing) = loads.get(slot).copied().unwrap_or_default();
+            let record = ledger.slots.get(slot);
+            worker_row(*slot, worker, record, (jobs + everywhere, releasing))
+        };
+        let instances = workers.iter().map(|(slot, it)| (slot.0, it.instance.clone())).collect();
+        let status = Status {
+            name: name.to_owned(),
+            revision: ledger.revision(),
+            version: Some(ledger.version),
+            settled,
+            healthy: true,
+            jobs: JobCounts::of(progress, ledger.cells.jobs.len()),
+            workers: workers.iter().map(row).collect(),
+            unassigned,
+            ..Status::default()
+        };
+        Self { status, holders, leaving, instances, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use swarm_adapters_host::channel::{JobNow, WorkerState};
+    use swarm_core::FailingState;
+
+    use super::*;
+    use crate::processes::Phase;
+
+    fn failing(names: &[&str], count: usize) -> Arc<Failing> {
+        let job = |name: &&str| FailingJob {
+            job: name.parse().unwrap(),
+            state: FailingState::Failed,
+            restarts: 0,
+            since_unix_s: 0,
+            last_exit: "ended with exit code 3".to_owned(),
+            last_output: Vec::new(),
+        };
+        Arc::new(Failing { count, worst: names.iter().map(job).collect() })
+    }
+
+    #[test]
+    fn a_job_that_its_worker_does_not_hold_any_more_does_not_fail() {
+        let worker = WorkerProcess {
+            name: "w-0".to_owned(),
+            instance: String::new(),
+            pid: None,
+            phase: Phase::Up,
+            deaths: 0,
+            last_death: None,
+        };
+        let row = |name: &str| JobRow {
+            name: name.to_owned(),
+            title: None,
+            state: "granted",
+            slot: Some(0),
+            token: 1,
+        };
+        // Seven runs have ended since the worker got the job, none of them since the last edit.
+        let reports = Reports::default();
+        let now = JobNow { restarts: 7, ..JobNow::default() };
+        let state =
+            WorkerState { jobs: [("fails".to_owned(), now)].into(), ..WorkerState::default() };
+        reports.lock().insert(Slot(0), state);
+        let snapshot = |reported| {
+            let mut snapshot = Snapshot {
+                status: Status {
+                    workers: vec![worker_row(Slot(0), &worker, None, (2, 0))],
+                    ..Status::default()
+                },
+                holders: vec![row("fails"), row("works")],
+                ..Snapshot::default()
+            };
+            snapshot.mark_failing(&BTreeMap::from([(Slot(0), reported)]), &reports);
+            let named: Vec<_> =
+                snapshot.status.failing.iter().map(|row| (row.job.clone(), row.restarts)).collect();
+            (snapshot.status.jobs.failing, snapshot.status.workers[0].failing, named)
+        };
+        let removed = failing(&["a", "b", "c", "fails"], 4);
+        assert_eq!(snapshot(removed), (1, 1, vec![("fails".to_owned(), 7)]));
+        // The names of the other jobs are unknown.
+        let many = failing(&["a", "fails"], 9);
+        assert_eq!(snapshot(many), (2, 2, vec![("fails".to_owned(), 7)]));
+    }
+}

@@ -1,0 +1,5 @@
+//! The state directory of a pool: its owner, its lock, and its place.
+
+mod path_lock;
+mod private_dir;
+pub(crate) mod state;
