@@ -327,3 +327,6 @@ pub(crate) fn job_line(line: &[u8]) -> Option<serde_json::Result<(&[u8], JobEntr
     let is_entry = entry.starts_with(b"{\"job\"");
     is_entry.then(|| Ok((entry, serde_json::from_slice(entry)?)))
 }
+
+#[cfg(test)]
+mod tests;
