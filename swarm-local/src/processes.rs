@@ -4,7 +4,7 @@
 //! ends the workers in order. The worker's standard input is one end of a [channel]. When the
 //! operator closes its end, or is killed, the worker stops its jobs and ends. The worker's output
 //! goes to `DIR/logs/WORKER.log`, which is rotated while it runs. The output of a job goes to a
-//! [file of its own](job_log) in `DIR/logs/jobs`.
+//! [file of its own](crate::logs::job_log) in `DIR/logs/jobs`.
 //!
 //! However a worker ends, its jobs have the stop timeout of the pool to end. A worker that takes
 //! [`END_MARGIN`] longer than that is killed. [`kill_all`](Processes::kill_all) kills all workers

@@ -93,13 +93,9 @@ impl Explanation {
     /// Explains a job of a pool with this past, by the facts that its line has. The caller knows why the
     /// job is where it is.
     #[must_use]
-    pub fn of(
-        entry: &JobEntry<String>,
-        pool: PoolName,
-        past: &Past<'_>,
-        failing: Option<String>,
-        why: String,
-    ) -> Self {
+    pub fn of(entry: &JobEntry<String>, pool: PoolName, past: &Past<'_>, why: String) -> Self {
+        let now_unix_s = past.now.as_second().try_into().unwrap_or_default();
+        let failing = entry.failures(pool.home(), now_unix_s);
         let (since, came) = past.came(&entry.name, entry.worker.as_deref());
         Self {
             job: entry.name.clone(),

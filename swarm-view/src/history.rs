@@ -130,6 +130,17 @@ pub enum OneOrSeveral<T> {
     One(T),
 }
 
+impl<T> OneOrSeveral<T> {
+    /// Makes the answer about these Swarms. One Swarm is not in a list.
+    #[must_use]
+    pub fn swarms(swarms: impl Iterator<Item = T>) -> Self {
+        match <[T; 1]>::try_from(swarms.collect::<Vec<_>>()) {
+            Ok([one]) => Self::One(one),
+            Err(swarms) => Self::Swarms { swarms },
+        }
+    }
+}
+
 /// One move of a job, with its episode.
 #[derive(Clone, Copy, Debug)]
 struct Moved<'a> {

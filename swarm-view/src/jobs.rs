@@ -351,16 +351,16 @@ impl Jobs {
         text
     }
 
-    /// Makes the table of `who`: the holder of each job. Jobs of a Swarm have its name.
+    /// Makes the table of `who`: the holder of each job. Jobs of a Swarm have its name, and its namespace
+    /// if `has_namespace`.
     #[must_use]
-    pub fn holders(&self, columns: Columns, now_unix_s: u64) -> String {
-        let Columns { home, is_of_all, is_wide, .. } = columns;
+    pub fn holders(&self, home: Home, has_namespace: bool, now_unix_s: u64) -> String {
         let is_machine = home == Home::Machine;
         let mut heads = vec![columns::JOB, columns::WORKER, columns::PHASE];
         heads.extend(is_machine.then_some("PID"));
         heads.extend(["SLOT", "TOKEN"]);
         heads.extend((!is_machine).then_some(columns::SWARM));
-        heads.extend((!is_machine && (is_of_all || is_wide)).then_some(columns::NAMESPACE));
+        heads.extend((!is_machine && has_namespace).then_some(columns::NAMESPACE));
         let mut text = String::new();
         if self.jobs.is_empty() {
             return text;
@@ -472,20 +472,19 @@ all   (every worker)  running                -    -   0
 
     #[test]
     fn the_holder_of_a_job_has_its_slot_and_token_and_the_name_of_its_swarm() {
-        let of_all = Columns { is_of_all: true, ..columns(Home::Cluster) };
-        let text = shown(&jobs(&cluster()).holders(of_all, NOW));
+        let text = shown(&jobs(&cluster()).holders(Home::Cluster, true, NOW));
         let mut lines = text.lines();
         let head = "JOB   WORKER          PHASE                  SLOT  TOKEN  SWARM  NAMESPACE";
         assert_eq!(lines.next(), Some(head));
         let good = "good  w-0             running                0     7      cams   media";
         assert_eq!(lines.next(), Some(good));
-        let without = shown(&jobs(&cluster()).holders(columns(Home::Cluster), NOW));
+        let without = shown(&jobs(&cluster()).holders(Home::Cluster, false, NOW));
         assert!(without.starts_with(head.trim_end_matches("  NAMESPACE")), "{without}");
         assert!(!without.contains("media"), "{without}");
-        let of_machine = shown(&jobs(&machine()).holders(columns(Home::Machine), NOW));
+        let of_machine = shown(&jobs(&machine()).holders(Home::Machine, false, NOW));
         let head = "JOB   WORKER          PHASE                  PID  SLOT  TOKEN\n";
         assert!(of_machine.starts_with(head), "{of_machine}");
-        assert_eq!(Jobs { jobs: Vec::new() }.holders(of_all, NOW), "");
+        assert_eq!(Jobs { jobs: Vec::new() }.holders(Home::Cluster, true, NOW), "");
     }
 
     #[test]

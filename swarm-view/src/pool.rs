@@ -44,6 +44,15 @@ pub enum PoolName {
 }
 
 impl PoolName {
+    /// Returns the home of the pool.
+    #[must_use]
+    pub fn home(&self) -> Home {
+        match self {
+            Self::Machine { .. } => Home::Machine,
+            Self::Cluster { .. } => Home::Cluster,
+        }
+    }
+
     /// Returns the cells of the columns that [`Home::heads`] names.
     #[must_use]
     pub fn cells(&self) -> Vec<String> {

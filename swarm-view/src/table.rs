@@ -174,8 +174,7 @@ pub fn add_table(text: &mut String, title: &str, rows: &[Vec<String>], what: &st
     if !title.is_empty() {
         let _ = writeln!(text, "{HEADER}{title} ({}){HEADER:#}", rows.len());
     }
-    let mut table = Table::whole(heads.clone());
-    table.optional.clear();
+    let mut table = Table::new(heads.clone(), &[], usize::MAX);
     rows.iter().take(ROWS_MAX).for_each(|row| table.put(text, row.clone()));
     table.end(text);
     if let Some(rest) = rows.len().checked_sub(ROWS_MAX).filter(|rest| 0 < *rest) {

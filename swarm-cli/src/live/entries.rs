@@ -44,19 +44,19 @@ impl<'a> Entries<'a> {
         let name = state.name.as_str();
         let failing = state.failing;
         let title = self.inline.get(name).and_then(|job| job["title"].as_str());
-        let cell = self.pool.ledger.cells.jobs.get(name).map(|it| it.cell.state());
-        let unassigned = match state.phase {
-            JobPhase::Suspended => Some(Unassigned::Suspended.as_str()),
-            JobPhase::Unassigned => Some(why_unassigned(&self.pool.swarm, name)),
-            _ => None,
+        let swarm = &self.pool.swarm;
+        let (unassigned, message) = match state.phase {
+            JobPhase::Suspended => (Some(Unassigned::Suspended.as_str()), None),
+            JobPhase::Unassigned => {
+                (Some(why_unassigned(swarm, name)), message_of_unassigned(swarm))
+            }
+            _ => (None, None),
         };
-        let message =
-            message_of_unassigned(&self.pool.swarm).filter(|_| state.phase == JobPhase::Unassigned);
         let held = || Some(self.held.get(name)? / 1_000);
         JobEntry {
             name: name.to_owned(),
             title: title.map(str::to_owned),
-            state: cell.unwrap_or("unknown"),
+            state: state.state,
             slot: state.slot.map(|slot| slot.0),
             worker: state.worker.map(str::to_owned),
             everywhere: state.is_everywhere,

@@ -9,7 +9,6 @@ use swarm_local::show::{Answer, Display};
 use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, STAYS};
 use swarm_view::history::Past;
 use swarm_view::jobs::JobEntry;
-use swarm_view::pool::Home;
 use swarm_view::shell;
 use swarm_view::waits::{KILLED_THEN, MOVED_THEN, Wait};
 
@@ -119,11 +118,10 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<(Expla
         ..Entries::of(pool).entry(&state)
     };
     let why = if state.is_everywhere { EVERYWHERE.to_owned() } else { why(pool, swarm, &state) };
-    let failures = entry.failures(Home::Cluster, pool.now_unix_s());
     let explanation = Explanation {
         revision: Some(pool.ledger.revision()),
         unread: [&reports, &history].into_iter().flatten().cloned().collect(),
-        ..Explanation::of(&entry, pool.named(), &past, failures, why)
+        ..Explanation::of(&entry, pool.named(), &past, why)
     };
     let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
     let renewed = renewed.map(|at| format!(", last renewed {} ago", age_of(pool.now, at)));

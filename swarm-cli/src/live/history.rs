@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use swarm_core::JobName;
 use swarm_core::history::Episode;
@@ -105,18 +105,6 @@ impl Found {
     fn pool(&self) -> PoolName {
         let Self { namespace, name, .. } = self;
         PoolName::Cluster { namespace: namespace.clone(), swarm: name.clone() }
-    }
-}
-
-/// Returns the document of one answer, or of several.
-fn several<T: Serialize>(all: impl Iterator<Item = T>) -> serde_json::Value {
-    let mut swarms: Vec<_> = all.collect();
-    match swarms.pop() {
-        Some(one) if swarms.is_empty() => json!(one),
-        last => {
-            swarms.extend(last);
-            json!(OneOrSeveral::Swarms { swarms })
-        }
     }
 }
 
@@ -265,14 +253,14 @@ async fn answer(
         text
     };
     let document = || match job {
-        None => several(found.iter().map(|it| History {
+        None => json!(OneOrSeveral::swarms(found.iter().map(|it| History {
             pool: Some(it.pool()),
             ..shown(args, &it.episodes).document(items)
-        })),
-        Some(job) => several(found.iter().map(|it| {
+        }))),
+        Some(job) => json!(OneOrSeveral::swarms(found.iter().map(|it| {
             let past = shown(args, &it.episodes);
             JobHistory { pool: Some(it.pool()), ..past.document_of(job.as_str(), items) }
-        })),
+        }))),
     };
     let names = || {
         // A job has no episodes of its own that could be counted.

@@ -13,7 +13,7 @@ use swarm_view::pool::Home;
 use swarm_view::printable::{Form, printable};
 
 use super::entries::{Entries, message_of_unassigned};
-use super::pool::LivePool;
+use super::pool::{LivePool, newest_read};
 use super::{Failure, Scope, every_or, nearest, run};
 use crate::kubectl::proxy::Proxy;
 
@@ -99,8 +99,7 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
             is_wide,
             is_of_unassigned: args.unassigned,
         };
-        let now_unix_s = pools.iter().map(LivePool::now_unix_s).max().unwrap_or_default();
-        let mut text = jobs.text(columns, now_unix_s);
+        let mut text = jobs.text(columns, newest_read(&pools));
         for pool in &pools {
             args.add_rest(&mut text, pool);
         }

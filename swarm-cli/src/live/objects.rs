@@ -16,7 +16,7 @@ use swarm_core::parts::{Part, StoredPart, join};
 use swarm_core::stored::{Stored, StoredHolder, Waits};
 use swarm_core::{Failing, Ledger, Timing};
 use swarm_spec::convert::RELEASE_MARGIN;
-use swarm_view::status::Condition;
+use swarm_view::status::{Condition, UnassignedRow};
 
 /// Maximum size of a decompressed part. The operator writes about a tenth of it.
 const PART_BYTES_MAX: u64 = 1_200_000;
@@ -57,13 +57,6 @@ pub(super) struct SwarmObject {
     pub(super) status: Status,
 }
 
-/// A job without a worker, as the operator names it.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct UnassignedJob {
-    pub(super) job: String,
-    pub(super) reason: String,
-}
-
 /// The status of a Swarm.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -73,7 +66,7 @@ pub(super) struct Status {
     pub(super) workers_desired: u32,
     pub(super) unassigned: BTreeMap<String, u64>,
     /// The first of these jobs, by name. An older operator names none.
-    pub(super) unassigned_jobs: Vec<UnassignedJob>,
+    pub(super) unassigned_jobs: Vec<UnassignedRow>,
     pub(super) jobs: u64,
     pub(super) running: u64,
     pub(super) suspended: u64,

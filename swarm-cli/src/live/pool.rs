@@ -12,6 +12,7 @@ use swarm_core::parts;
 use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
 use swarm_view::history::Past;
 use swarm_view::pool::PoolName;
+use swarm_view::words::Word;
 
 use super::history;
 use super::objects::{
@@ -80,6 +81,8 @@ pub(super) struct LiveWorker {
 /// A job and its holder.
 pub(super) struct JobState<'a> {
     pub(super) name: &'a JobName,
+    /// Its state in the ledger.
+    pub(super) state: Word,
     pub(super) phase: JobPhase,
     pub(super) slot: Option<Slot>,
     /// The session that has it, if one does.
@@ -341,6 +344,7 @@ impl LivePool {
         };
         JobState {
             name,
+            state: cell.state(),
             phase,
             session: holder.map(|holder| &holder.session),
             slot: holder.map(|holder| holder.slot).filter(|slot| *slot != Slot::NOBODY),
@@ -365,6 +369,11 @@ impl LiveWorker {
             .is_some_and(|(report, view)| report.has_read(view, Some(job.as_str())));
         is_granted && is_read
     }
+}
+
+/// Returns the newest time at which one of these pools was read, in seconds of Unix time.
+pub(super) fn newest_read(pools: &[LivePool]) -> u64 {
+    pools.iter().map(LivePool::now_unix_s).max().unwrap_or_default()
 }
 
 /// Returns the sessions that hold the jobs in reach; `None` for all sessions.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::stream::{self, StreamExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 use swarm_local::output::print;
 use swarm_local::report::{LOOK, Output, Report, file_name};
 use swarm_spec::spec::{Meant, PoolSpec};
@@ -240,8 +240,7 @@ impl Collector<'_> {
             Ok(pool) => {
                 let states = workers::states(&pool, &nodes);
                 let document = status::document(&pool, &states, &by_phase(&pool));
-                self.report
-                    .json("status.json", serde_json::to_value(&document).unwrap_or_default());
+                self.report.json("status.json", json!(document));
             }
             Err(Failure::No(why) | Failure::Failed(why)) => {
                 self.report.leave_out(format!("status.json: {why}"));

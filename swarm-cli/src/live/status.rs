@@ -30,6 +30,8 @@ const COURSES: [&str; 6] =
     ["JobsWaiting", "Rebalancing", "Refreshing", "RollingOut", "Scaling", "PoolBeingMade"];
 /// State of a Swarm whose newest spec the operator has not seen.
 const UNSEEN: &str = "Unseen";
+/// The same in a sentence.
+const UNSEEN_SPEC: &str = "Unseen: the operator has not seen the newest spec yet";
 /// Message of such a Swarm without conditions.
 const UNSEEN_YET: &str = "the operator has not seen it yet";
 
@@ -115,8 +117,7 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     let answer = args.display.answer(is_good, text, || json!(shown), names)?;
     let complaint = (args.wait && !is_good).then(|| {
         let within = limit(args.timeout);
-        let lost = lost(&pool).map(|sentence| format!("WorkersSilent: {sentence}"));
-        let why = lost.unwrap_or_else(|| shortfall(&pool.swarm));
+        let why = lost(&pool).unwrap_or_else(|| shortfall(&pool.swarm));
         format!("not settled and healthy within {within}: {why}")
     });
     Ok(answer.with_complaints(complaint.into_iter().collect()))
@@ -191,15 +192,16 @@ fn lost(pool: &LivePool) -> Option<String> {
     let names = super::some(lost.iter().map(|worker| worker.name.as_str()));
     let silence = lost.iter().filter_map(|worker| pool.unheard_for(worker)).max();
     let silence = silence.map(|silence| format!(" for {}", age(silence))).unwrap_or_default();
-    (!lost.is_empty())
-        .then(|| format!("without a renewed Lease{silence}: {names}; their jobs may not run"))
+    (!lost.is_empty()).then(|| {
+        format!("WorkersSilent: without a renewed Lease{silence}: {names}; their jobs may not run")
+    })
 }
 
 /// Explains why a Swarm is not settled and healthy.
 fn shortfall(swarm: &SwarmObject) -> String {
     let SwarmObject { metadata, status, .. } = swarm;
     if status.observed_generation != metadata.generation {
-        return "Unseen: the operator has not seen the newest spec yet".to_owned();
+        return UNSEEN_SPEC.to_owned();
     }
     let mut lacking = ["Ready", "Healthy"].into_iter().filter_map(|kind| swarm.condition(kind));
     let lacking = lacking.find(|it| it.status != "True");
@@ -218,34 +220,33 @@ fn standing(swarm: &SwarmObject) -> &str {
     swarm.condition("Ready").map_or("Unknown", |it| it.reason.as_str())
 }
 
+/// Whether the operator has seen an earlier spec only.
+fn is_unseen(swarm: &SwarmObject) -> bool {
+    ![0, swarm.metadata.generation].contains(&swarm.status.observed_generation)
+}
+
 /// Returns words about other states that the first word does not include.
 fn beside(swarm: &SwarmObject) -> Vec<&'static str> {
-    let SwarmObject { metadata, status, .. } = swarm;
-    let is_failing = 0 < status.failing && standing(swarm) != "AllJobsFailing";
-    let is_unseen = ![0, metadata.generation].contains(&status.observed_generation);
-    let words = [(is_failing, "JobsFailing"), (is_unseen, UNSEEN)];
+    let is_failing = 0 < swarm.status.failing && standing(swarm) != "AllJobsFailing";
+    let words = [(is_failing, "JobsFailing"), (is_unseen(swarm), UNSEEN)];
     words.into_iter().filter_map(|(is, word)| is.then_some(word)).collect()
 }
 
 /// Returns sentences about problems: the conditions, and what only a reader can see.
-fn problems(pool: &LivePool, phases: &Phases) -> Vec<String> {
+fn problems(pool: &LivePool, jobs: &JobCounts) -> Vec<String> {
     let SwarmObject { metadata, status, .. } = &pool.swarm;
-    let named = phases.iter().find(|(phase, _)| *phase == JobPhase::Failing);
-    let named = named.map_or(0, |(_, count)| *count as u64);
+    let counted_last = usize::try_from(status.failing).unwrap_or(usize::MAX);
     let is_deleted = metadata.deletion_timestamp.is_some();
     let seen = [
         is_deleted.then(|| "Deleting: the Swarm is deleted, and its pool ends".to_owned()),
-        beside(&pool.swarm).contains(&UNSEEN).then(|| {
-            format!(
-                "{UNSEEN}: the operator has not seen the newest spec yet; all else is about the last \
-                 one (kubectl swarm check)"
-            )
+        is_unseen(&pool.swarm).then(|| {
+            format!("{UNSEEN_SPEC}; all else is about the last one (kubectl swarm check)")
         }),
-        (named < status.failing).then(|| {
-            let count = counted(usize::try_from(status.failing).unwrap_or(usize::MAX), "job");
+        (jobs.failing < counted_last).then(|| {
+            let count = counted(counted_last, "job");
             format!("JobsFailing: {count} of the last count of the operator")
         }),
-        lost(pool).map(|sentence| format!("WorkersSilent: {sentence} (kubectl swarm check)")),
+        lost(pool).map(|sentence| format!("{sentence} (kubectl swarm check)")),
     ];
     let of_operator = warnings(&pool.swarm).map(|it| format!("{}: {}", it.kind, it.message));
     seen.into_iter().flatten().chain(of_operator).collect()
@@ -278,25 +279,25 @@ pub(super) fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> 
     })
 }
 
-/// A move that goes on, as the history has it.
-struct InFlight<'a> {
-    to: Option<&'a str>,
-    reason: &'a str,
-    age: Duration,
-    /// The time until it ends at the latest; `None` without such a bound.
-    at_most: Option<Duration>,
-}
-
-impl<'a> InFlight<'a> {
-    fn of(pool: &'a LivePool, job: &JobState<'_>) -> Option<Self> {
-        if job.phase != JobPhase::Stopping {
-            return None;
-        }
-        let (to, reason, age_ms) = pool.past().under_way(job.name.as_str())?;
-        let age = Duration::from_millis(age_ms);
+/// Returns the move of a job that its worker stops, as far as the history has it.
+fn moving(pool: &LivePool, job: &JobState<'_>) -> MovingRow {
+    let past = pool.past();
+    let (to, reason, age_ms) = match past.under_way(job.name.as_str()) {
+        Some((to, reason, age_ms)) => (to, Some(reason), Some(age_ms)),
+        None => (None, None, None),
+    };
+    let at_most = age_ms.and_then(|ms| {
         let unconfirmed_for = explain::unconfirmed_for(pool, job);
-        let (at_most, _) = explain::release(&pool.swarm, Some(age), unconfirmed_for);
-        Some(Self { to, reason, age, at_most })
+        explain::release(&pool.swarm, Some(Duration::from_millis(ms)), unconfirmed_for).0
+    });
+    MovingRow {
+        job: job.name.to_string(),
+        from: job.worker.map(str::to_owned),
+        to: to.map(str::to_owned),
+        phase: job.phase.as_str().to_owned(),
+        reason: reason.map(str::to_owned),
+        age_ms,
+        at_most_ms: at_most.map(millis),
     }
 }
 
@@ -345,29 +346,24 @@ fn counts(phases: &Phases) -> JobCounts {
 pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Phases) -> Status {
     let SwarmObject { metadata, status, .. } = &pool.swarm;
     let ready = pool.swarm.condition("Ready");
-    let moving = |job: JobState<'_>| {
-        let moving = InFlight::of(pool, &job);
-        let moving = moving.as_ref();
-        MovingRow {
-            job: job.name.to_string(),
-            from: job.worker.map(str::to_owned),
-            to: moving.and_then(|it| it.to).map(str::to_owned),
-            phase: job.phase.as_str().to_owned(),
-            reason: moving.map(|it| it.reason.to_owned()),
-            age_ms: moving.map(|it| millis(it.age)),
-            at_most_ms: moving.and_then(|it| it.at_most).map(millis),
-        }
-    };
-    let failing = |job: JobState<'_>| {
-        Some(FailingRow::of(job.failing?.clone(), job.worker.unwrap_or_default()))
-    };
+    let jobs = counts(phases);
     let message = message_of_unassigned(&pool.swarm);
-    let unassigned = |job: JobState<'_>| UnassignedRow {
+    let unassigned_row = |job: &JobState<'_>| UnassignedRow {
         job: job.name.to_string(),
         reason: why_unassigned(&pool.swarm, job.name.as_str()).to_owned().into(),
         message: message.map(str::to_owned),
     };
-    let in_phase = |wanted| pool.jobs().filter(move |job| job.phase == wanted);
+    let (mut failing, mut moves, mut unassigned) = (Vec::new(), Vec::new(), Vec::new());
+    for job in pool.jobs() {
+        match job.phase {
+            JobPhase::Failing => failing.extend(
+                job.failing.map(|it| FailingRow::of(it.clone(), job.worker.unwrap_or_default())),
+            ),
+            JobPhase::Stopping => moves.push(moving(pool, &job)),
+            JobPhase::Unassigned => unassigned.push(unassigned_row(&job)),
+            _ => {}
+        }
+    }
     Status {
         name: metadata.name.clone(),
         namespace: Some(metadata.namespace.clone()),
@@ -381,12 +377,12 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         reason: ready.map_or("Unknown", |it| &it.reason).to_owned().into(),
         message: ready.map_or(UNSEEN_YET, |it| &it.message).to_owned(),
         conditions: status.conditions.clone(),
-        warnings: problems(pool, phases),
-        jobs: counts(phases),
-        workers: states.iter().map(|it| workers::line(pool, it)).collect(),
-        failing: in_phase(JobPhase::Failing).filter_map(failing).collect(),
-        moving: in_phase(JobPhase::Stopping).map(moving).collect(),
-        unassigned: in_phase(JobPhase::Unassigned).map(unassigned).collect(),
+        warnings: problems(pool, &jobs),
+        jobs,
+        workers: states.iter().map(|it| it.row.clone()).collect(),
+        failing,
+        moving: moves,
+        unassigned,
         ..Status::default()
     }
 }

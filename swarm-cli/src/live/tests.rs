@@ -165,7 +165,7 @@ fn a_job_of_a_worker_that_left_its_slot_is_shown_there() {
     let pool = LivePool::of(swarm, None, ledger(), &[], views, now);
     assert_eq!(pool.job(&job).unwrap().worker, Some("ingest-2"));
     let states = workers::states(&pool, &workers::Nodes::default());
-    let shown: Vec<_> = states.iter().map(|it| (it.worker.name.as_str(), it.state)).collect();
+    let shown: Vec<_> = states.iter().map(|it| (it.worker.name.as_str(), it.row.state)).collect();
     let expected = [
         ("ingest-0", "unknown"),
         ("ingest-1", "unknown"),
@@ -173,7 +173,7 @@ fn a_job_of_a_worker_that_left_its_slot_is_shown_there() {
         ("ingest-2", "leaving"),
     ];
     assert_eq!(shown, expected);
-    assert_eq!(states.iter().map(|it| it.releasing).collect::<Vec<_>>(), [0, 1, 0, 1]);
+    assert_eq!(states.iter().map(|it| it.row.releasing).collect::<Vec<_>>(), [0, 1, 0, 1]);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn a_job_that_every_worker_runs_counts_on_each_and_fails_if_it_fails_on_one() {
     let state = fails.job(&job).unwrap();
     assert_eq!((state.phase, state.is_everywhere), (JobPhase::Failing, true));
     let states = workers::states(&fails, &workers::Nodes::default());
-    assert_eq!(states.iter().map(|it| it.jobs).collect::<Vec<_>>(), [3, 2, 2]);
+    assert_eq!(states.iter().map(|it| it.row.jobs).collect::<Vec<_>>(), [3, 2, 2]);
 }
 
 #[test]

@@ -6,11 +6,11 @@ use clap::Args;
 use serde_json::json;
 use swarm_core::JobName;
 use swarm_local::show::{Answer, Display};
-use swarm_view::jobs::{Columns, Jobs};
+use swarm_view::jobs::Jobs;
 use swarm_view::pool::Home;
 
 use super::entries::Entries;
-use super::pool::{LivePool, Reach};
+use super::pool::{Reach, newest_read};
 use super::{Failure, Scope, every, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
@@ -71,15 +71,8 @@ async fn answer(
         }
     }
     let found = Jobs { jobs: found };
-    let text = |is_wide| {
-        let columns = Columns {
-            home: Home::Cluster,
-            is_of_all: args.all_namespaces,
-            is_wide,
-            is_of_unassigned: false,
-        };
-        found.holders(columns, pools.iter().map(LivePool::now_unix_s).max().unwrap_or_default())
-    };
+    let text =
+        |is_wide| found.holders(Home::Cluster, is_wide || args.all_namespaces, newest_read(&pools));
     let workers = || found.jobs.iter().filter_map(|line| line.entry.worker.clone()).collect();
     let answer = args.display.answer(complaints.is_empty(), text, || json!(found), workers)?;
     Ok(answer.with_complaints(complaints))

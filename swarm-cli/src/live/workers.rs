@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use swarm_adapters_host::clock::millis;
 use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
 use swarm_local::show::{Answer, Display};
 use swarm_view::pool::Home;
 use swarm_view::workers::{WorkerLine, WorkerRow, Workers};
 
-use super::pool::{LivePool, LiveWorker};
+use super::pool::{LivePool, LiveWorker, newest_read};
 use super::{Failure, Scope, every_or, paths, run, unix_s};
 use crate::kubectl::proxy::Proxy;
 
@@ -37,22 +35,10 @@ pub(crate) struct WorkersArgs {
     pub(crate) scope: Scope,
 }
 
-/// A worker and its jobs.
+/// A worker of a Swarm, and its row in documents.
 pub(super) struct WorkerState<'a> {
     pub(super) worker: &'a LiveWorker,
-    /// `ready`, `draining`, `silent`, `leaving`, `ended`, `unknown` or `plain`.
-    pub(super) state: &'static str,
-    /// Number of granted jobs.
-    pub(super) jobs: usize,
-    /// Number of jobs that the worker was asked to release.
-    pub(super) releasing: usize,
-    /// Time since the oldest of these requests, as far as the history has it.
-    oldest_release: Option<Duration>,
-    /// Number of failing jobs by the worker's own report.
-    pub(super) failing: usize,
-    /// Sum of the shares of its jobs, in hundredths of a worker; `None` if no inline job has one.
-    load: Option<u64>,
-    pub(super) node: Option<String>,
+    pub(super) row: WorkerRow,
 }
 
 /// Nodes of pods, by the names of the pods. Empty without the right to list pods.
@@ -79,10 +65,10 @@ async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<An
     let states = |pool| states(pool, known.get(pool.place().0).unwrap_or(&none));
     let lines = |pool| {
         let states = states(pool).into_iter();
-        states.map(move |state| WorkerLine { worker: line(pool, &state), pool: pool.named() })
+        states.map(move |state| WorkerLine { worker: state.row, pool: pool.named() })
     };
     let workers = Workers { workers: pools.iter().flat_map(lines).collect() };
-    let now_unix_s = pools.iter().map(LivePool::now_unix_s).max().unwrap_or_default();
+    let now_unix_s = newest_read(&pools);
     let text = |is_wide| workers.text(Home::Cluster, now_unix_s, args.all_namespaces, is_wide);
     let names = || workers.workers.iter().map(|it| it.worker.name.clone()).collect();
     Ok(args.display.answer(true, text, || json!(workers), names)?)
@@ -136,42 +122,30 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
             Some(report) if report.ack.draining => "draining",
             Some(_) => "ready",
         };
-        let failing = worker.report.as_ref().map_or(0, |report| report.failing.count);
-        WorkerState {
-            worker,
+        let report = worker.report.as_ref();
+        let failing = report.map_or(0, |report| report.failing.count);
+        // A clock of a worker may be ahead.
+        let heard = |renewed| pool.now.duration_since(renewed).as_millis().max(0);
+        let heard = report.and_then(|report| report.renewed).map(heard);
+        let row = WorkerRow {
+            name: worker.name.clone(),
+            slot: worker.slot.0,
+            node: nodes.get(&worker.name).cloned(),
             state,
+            session: Some(worker.session.to_string()),
             jobs: granted,
             releasing: load.releasing,
-            oldest_release: load.oldest_release_ms.map(Duration::from_millis),
+            stopping: load.releasing,
             failing: failing.min(granted + load.releasing),
+            confirmed: worker.is_confirmed.map(|is| is && !pool.is_lost(worker)),
+            since_unix_s: report.and_then(|report| unix_s(report.opened?)),
             load: has_shares.then_some(load.shares),
-            node: nodes.get(&worker.name).cloned(),
-        }
+            silent_since_unix_s: pool.silent_since(worker),
+            oldest_release_ms: load.oldest_release_ms,
+            last_heard_ms: heard.and_then(|ms| u64::try_from(ms).ok()),
+            ..WorkerRow::default()
+        };
+        WorkerState { worker, row }
     });
     states.collect()
-}
-
-/// Returns a worker as a document.
-pub(super) fn line(pool: &LivePool, it: &WorkerState<'_>) -> WorkerRow {
-    let renewed = it.worker.report.as_ref().and_then(|report| report.renewed);
-    // A clock of a worker may be ahead.
-    let heard = renewed.map(|renewed| pool.now.duration_since(renewed).as_millis().max(0));
-    WorkerRow {
-        name: it.worker.name.clone(),
-        slot: it.worker.slot.0,
-        node: it.node.clone(),
-        state: it.state,
-        session: Some(it.worker.session.to_string()),
-        jobs: it.jobs,
-        releasing: it.releasing,
-        stopping: it.releasing,
-        failing: it.failing,
-        confirmed: it.worker.is_confirmed.map(|is| is && !pool.is_lost(it.worker)),
-        since_unix_s: it.worker.report.as_ref().and_then(|report| unix_s(report.opened?)),
-        load: it.load,
-        silent_since_unix_s: pool.silent_since(it.worker),
-        oldest_release_ms: it.oldest_release.map(millis),
-        last_heard_ms: heard.and_then(|ms| u64::try_from(ms).ok()),
-        ..WorkerRow::default()
-    }
 }

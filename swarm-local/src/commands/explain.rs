@@ -10,7 +10,7 @@ use swarm_view::age::age;
 use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, STAYS};
 use swarm_view::history::Past;
 use swarm_view::jobs::JobEntry;
-use swarm_view::pool::{Home, PoolName};
+use swarm_view::pool::PoolName;
 use swarm_view::shell;
 
 use super::{Failure, NamedPool, finished, names};
@@ -58,8 +58,7 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     let note = unread.as_ref().map(|sentence| format!("note: {sentence}"));
     let entry = known.remove(&args.job).ok_or_else(|| anyhow::anyhow!("the job was not read"))?;
     let named = PoolName::Machine { pool: pool.name() };
-    let failures = entry.failures(Home::Machine, unix_s());
-    let explanation = Explanation::of(&entry, named, &past, failures, why(&entry));
+    let explanation = Explanation::of(&entry, named, &past, why(&entry));
     let unread_too = unread.iter().cloned().collect();
     let explanation = Explanation { unread: unread_too, ..explanation };
     // Without any episode, the reason is the answer.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
-use swarm_view::jobs::{Columns, JobLine, Jobs};
+use swarm_view::jobs::{JobLine, Jobs};
 use swarm_view::pool::{Home, PoolName};
 
 use super::by_hand::JobsArgs;
@@ -42,13 +42,7 @@ async fn answer(args: &WhoArgs) -> Result<Answer, Failure> {
     };
     let found = Jobs { jobs: jobs.iter().filter_map(line).collect() };
     let entries = || found.jobs.iter().map(|line| &line.entry);
-    let columns = |is_wide| Columns {
-        home: Home::Machine,
-        is_of_all: false,
-        is_wide,
-        is_of_unassigned: false,
-    };
-    let text = |is_wide| found.holders(columns(is_wide), unix_s());
+    let text = |_| found.holders(Home::Machine, false, unix_s());
     let document = || json!({ "jobs": entries().collect::<Vec<_>>() });
     let workers = || entries().filter_map(|entry| entry.worker.clone()).collect();
     Ok(args.display.answer(true, text, document, workers)?)

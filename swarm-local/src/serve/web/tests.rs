@@ -55,10 +55,10 @@ fn documents(snapshot: &Arc<Snapshot>, reader: Reader) -> String {
     let one = entries();
     let of_jobs = snapshot.holders.iter();
     let of_jobs = of_jobs.map(|row| json(&one.entry(&failing(snapshot), row)));
-    let list = JobList::pieces(entries())
-        .flat_map(|piece| String::from_utf8(piece).unwrap().chars().collect::<Vec<_>>());
+    let list: Vec<u8> = JobList::pieces(entries()).flatten().collect();
+    let list = String::from_utf8(list).unwrap();
     let status = json(&snapshot.answer(&reports));
-    [status].into_iter().chain(of_jobs).collect::<String>() + &list.collect::<String>()
+    [status].into_iter().chain(of_jobs).chain([list]).collect()
 }
 
 fn json(document: &impl serde::Serialize) -> String {
