@@ -9,12 +9,8 @@ use crate::pool::PoolName;
 use crate::table::{EVERY_WORKER, add_field};
 use crate::waits::Wait;
 
-/// The reason why every worker runs a job.
-pub const EVERYWHERE: &str = "spec.replication is `All`: every worker runs every job";
-/// The reason of a job that has no worker yet.
-pub const NEXT_DECISION: &str = "the next decision gives it a worker";
-/// The reason of a job that stays where it is.
-pub const STAYS: &str = "nothing moves it: it is on a worker of the pool";
+/// The reason of an operator that says none, as one of an earlier version.
+const UNKNOWN: &str = "not known; the operator is of another version";
 
 /// The explanation of a job. Times are in seconds of Unix time, ages in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -90,12 +86,12 @@ pub struct Notes {
 }
 
 impl Explanation {
-    /// Explains a job of a pool with this past, by the facts that its line has. The caller knows why the
-    /// job is where it is.
+    /// Explains a job of a pool with this past, by the facts that its document has.
     #[must_use]
-    pub fn of(entry: &JobEntry<String>, pool: PoolName, past: &Past<'_>, why: String) -> Self {
+    pub fn of(entry: &JobEntry<String>, pool: PoolName, past: &Past<'_>) -> Self {
         let now_unix_s = past.now.as_second().try_into().unwrap_or_default();
         let failing = entry.failures(pool.home(), now_unix_s);
+        let why = entry.why.as_ref().or(entry.unassigned_message.as_ref());
         let (since, came) = past.came(&entry.name, entry.worker.as_deref());
         Self {
             job: entry.name.clone(),
@@ -116,7 +112,7 @@ impl Explanation {
             moves_to: entry.moves_to.clone(),
             moves_for: entry.moves_for.clone(),
             waits_for: entry.waits_for.clone(),
-            why,
+            why: why.cloned().unwrap_or_else(|| UNKNOWN.to_owned()),
             unread: Vec::new(),
         }
     }
@@ -192,7 +188,7 @@ mod tests {
             moves_to: None,
             moves_for: None,
             waits_for: vec![Wait::new("the end of its run", Some("w-0"))],
-            why: STAYS.to_owned(),
+            why: "nothing moves it".to_owned(),
             unread: Vec::new(),
         }
     }
@@ -219,7 +215,7 @@ mod tests {
              Failing:    3 restarts, ended with exit code 3\n\
              Waits for:  the end of its run, from w-0\n\
              Came:       not known; the history is empty\n\
-             Why:        nothing moves it: it is on a worker of the pool\n\
+             Why:        nothing moves it\n\
              Next:       swarm logs cam-1\n"
         );
         let (namespace, swarm) = ("media".to_owned(), "cams".to_owned());
@@ -238,7 +234,7 @@ mod tests {
             everywhere: true,
             failing: None,
             waits_for: Vec::new(),
-            why: EVERYWHERE.to_owned(),
+            why: "spec.replication is `All`".to_owned(),
             ..explanation(PoolName::Machine { pool: "cams".to_owned() })
         };
         let text = text(&all, &Notes::default());

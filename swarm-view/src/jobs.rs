@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swarm_core::{FailingState, Params};
+use swarm_core::{FailingJob, FailingState, Params};
 
 use crate::age::age;
 use crate::pool::{Home, PoolName};
@@ -88,6 +88,9 @@ pub struct JobEntry<S> {
     pub unassigned_message: Option<String>,
     /// Failure of the job, if it is one of the listed failures.
     pub failing: Option<JobFailure<S>>,
+    /// Reason why it is where it is, as a sentence. Only a document of one job has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// Params of the job, for the user of the pool.
     #[serde(default, skip_serializing_if = "is_none")]
     #[schemars(with = "BTreeMap<String, String>")]
@@ -190,18 +193,6 @@ impl JobEntry<String> {
         };
         format!("{exit}{}{course}", quoted(failing.last_line.as_deref()))
     }
-
-    /// Describes the move of a job that its worker stops.
-    #[must_use]
-    pub fn leaving(&self) -> String {
-        let reason = self.moves_for.as_deref().unwrap_or_default();
-        match &self.moves_to {
-            Some(worker) => format!("it moves to {worker}, with the reason `{reason}`"),
-            None => {
-                format!("its worker stops it, with the reason `{reason}`; no worker is to get it")
-            }
-        }
-    }
 }
 
 /// Whether a job has no params.
@@ -227,6 +218,21 @@ pub struct JobFailure<S> {
     /// Time of its first end.
     #[serde(default)]
     pub since_unix_s: Option<u64>,
+}
+
+impl<'a> JobFailure<&'a str> {
+    /// Makes the failure that a worker reports.
+    #[must_use]
+    pub fn of(failing: &'a FailingJob) -> Self {
+        let FailingJob { restarts, last_exit, last_output, state, since_unix_s, .. } = failing;
+        Self {
+            restarts: *restarts,
+            last_exit,
+            last_line: last_output.last().map(String::as_str),
+            state: state.as_str(),
+            since_unix_s: Some(*since_unix_s),
+        }
+    }
 }
 
 /// A job and its pool. Its fields are the fields of both.

@@ -5,7 +5,9 @@
 //! - [`jobs`] and [`workers`] have a line for each job or worker, and [`explain`] says where a job is
 //!   and why. [`pool`] has the name of a pool in such lines.
 //! - [`plan`] has the moves that an edit causes, and [`check`] the parts of an installation.
-//! - [`history`] shows the history of a pool, and [`waits`] has what a job waits for.
+//! - [`picture`] is what is known of a pool at a moment. It decides what a job waits for ([`waits`]), and
+//!   why it is where it is.
+//! - [`history`] shows the history of a pool.
 //! - [`table`] makes tables and fields, and [`words`] numbers and quotes in sentences.
 //! - [`mod@age`] formats times for people.
 //! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
@@ -15,6 +17,7 @@ pub mod check;
 pub mod explain;
 pub mod history;
 pub mod jobs;
+pub mod picture;
 pub mod plan;
 pub mod pool;
 pub mod printable;

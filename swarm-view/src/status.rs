@@ -19,6 +19,7 @@ use swarm_spec::manifest::Explained;
 pub use self::standing::{Mood, SHOWN, held_back};
 pub use self::text::{FAILING_MAX, Place, Runs};
 use crate::age::age;
+use crate::jobs::JobFailure;
 use crate::shell;
 use crate::words::{Word, counted, number, quoted, word};
 use crate::workers::WorkerRow;
@@ -204,6 +205,18 @@ impl FailingRow {
     #[must_use]
     pub fn last_line(&self) -> String {
         quoted(self.last_output.last().map(String::as_str))
+    }
+
+    /// Returns the failure as a part of the line of the job.
+    #[must_use]
+    pub fn failure(&self) -> JobFailure<&str> {
+        JobFailure {
+            restarts: self.restarts,
+            last_exit: &self.last_exit,
+            last_line: self.last_output.last().map(String::as_str),
+            state: self.state,
+            since_unix_s: Some(self.since_unix_s),
+        }
     }
 
     /// Returns the job in the form that a sentence shows.

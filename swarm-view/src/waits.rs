@@ -7,11 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::age::age;
 
-/// The meaning of the bound of a release.
-pub const KILLED_THEN: &str = "then its worker kills it (handover.stopTimeout)";
-/// The meaning of the bound of a wait for a worker that is away.
-pub const MOVED_THEN: &str = "then another worker gets it (rebalance.returnGrace)";
-
 /// The thing that a job waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,22 +1,25 @@
 //! The lines of jobs: each job of a Swarm as a part of a document.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 use swarm_core::{JobName, JobPhase, Unassigned};
 use swarm_view::jobs::{JobEntry, JobFailure, JobLine};
+use swarm_view::picture::{JobFacts, Picture, Run, Step};
 
 use super::objects::SwarmObject;
-use super::pool::{JobState, LivePool};
+use super::pool::{JobState, LivePool, LiveWorker};
 
 /// Condition that is true if every job has a worker.
 pub(super) const ALL_ASSIGNED: &str = "AllJobsAssigned";
 /// Reason of a job without a worker that the operator does not name, where jobs have several reasons.
 const UNASSIGNED: &str = "unassigned";
 
-/// Makes the entries of the jobs of a Swarm.
+/// The picture of a Swarm, and the facts about each of its jobs.
 pub(super) struct Entries<'a> {
     pool: &'a LivePool,
+    pub(super) picture: Picture,
     /// The jobs in the spec, by name.
     inline: BTreeMap<&'a str, &'a Value>,
     /// The moments since which workers have jobs, in milliseconds of Unix time.
@@ -26,12 +29,18 @@ pub(super) struct Entries<'a> {
 impl<'a> Entries<'a> {
     /// O(jobs + episodes).
     pub(super) fn of(pool: &'a LivePool) -> Self {
-        Self { pool, inline: pool.swarm.inline_jobs(), held: pool.past().held_since() }
+        let (inline, held) = (pool.swarm.inline_jobs(), pool.past().held_since());
+        Self { pool, picture: pool.picture(), inline, held }
     }
 
     /// Returns a job with its pool. O(log jobs).
-    pub(super) fn line(&self, state: &JobState<'_>) -> JobLine {
+    pub(super) fn line(&self, state: &JobState<'a>) -> JobLine {
         JobLine { entry: self.entry(state), pool: self.pool.named() }
+    }
+
+    /// Returns a job. O(log jobs).
+    pub(super) fn entry(&self, state: &JobState<'a>) -> JobEntry<String> {
+        self.picture.entry(self.facts(state))
     }
 
     /// Returns a job with its pool by its name, if the Swarm has it. O(log jobs).
@@ -39,43 +48,50 @@ impl<'a> Entries<'a> {
         Some(self.line(&self.pool.job(job)?))
     }
 
-    /// Returns a job. O(log jobs).
-    pub(super) fn entry(&self, state: &JobState<'_>) -> JobEntry<String> {
-        let name = state.name.as_str();
-        let failing = state.failing;
-        let title = self.inline.get(name).and_then(|job| job["title"].as_str());
-        let swarm = &self.pool.swarm;
+    /// Returns what is known of a job. O(log jobs), and O(episodes) for a job that stops.
+    pub(super) fn facts(&self, state: &JobState<'a>) -> JobFacts<'a> {
+        let Self { pool, inline, .. } = self;
+        let (name, failing) = (state.name.as_str(), state.failing);
+        let written = inline.get(name);
         let (unassigned, message) = match state.phase {
             JobPhase::Suspended => (Some(Unassigned::Suspended.as_str()), None),
             JobPhase::Unassigned => {
-                (Some(why_unassigned(swarm, name)), message_of_unassigned(swarm))
+                (Some(why_unassigned(&pool.swarm, name)), message_of_unassigned(&pool.swarm))
             }
             _ => (None, None),
         };
+        let stops = state.phase == JobPhase::Stopping;
+        let under_way = stops.then(|| pool.past().under_way(name)).flatten();
+        let worker = state.session.and_then(|session| pool.worker(session));
+        let confirmed = |worker: &LiveWorker| {
+            let report = worker.report.as_ref()?;
+            Some(!stops || (report.is_stopping(name) && !pool.is_lost(worker)))
+        };
         let held = || Some(self.held.get(name)? / 1_000);
-        JobEntry {
-            name: name.to_owned(),
-            title: title.map(str::to_owned),
+        JobFacts {
+            name,
+            title: written.and_then(|job| job["title"].as_str()),
             state: state.state,
-            slot: state.slot.map(|slot| slot.0),
-            worker: state.worker.map(str::to_owned),
-            everywhere: state.is_everywhere,
-            token: state.token,
             phase: state.phase.as_str(),
-            since_unix_s: failing.map(|it| it.since_unix_s).or_else(held),
-            restarts: failing.map(|it| it.restarts),
-            last_exit: failing.map(|it| it.last_exit.clone()),
-            last_output: failing.map(|it| it.last_output.clone()),
-            unassigned: unassigned.map(str::to_owned),
+            slot: state.slot.map(|slot| slot.0),
+            token: state.token,
+            worker: worker.map(|worker| pool.facts_of(worker)),
+            pin: written.and_then(|job| job["pin"].as_u64()?.try_into().ok()),
+            step: under_way.map(|(to, reason, _)| Step { to, reason }),
+            is_deferred: false,
+            unassigned,
             unassigned_message: message.map(str::to_owned),
-            failing: failing.map(|it| JobFailure {
-                restarts: it.restarts,
-                last_exit: it.last_exit.clone(),
-                last_line: it.last_output.last().cloned(),
-                state: it.state.as_str(),
-                since_unix_s: Some(it.since_unix_s),
-            }),
-            ..JobEntry::default()
+            stopping_for: under_way.map(|(_, _, ms)| Duration::from_millis(ms)),
+            is_confirmed: worker.and_then(confirmed),
+            failing: failing.map(JobFailure::of),
+            last_output: failing.map(|it| it.last_output.as_slice()),
+            run: Run {
+                since_unix_s: failing.map(|it| it.since_unix_s).or_else(held),
+                restarts: failing.map(|it| it.restarts),
+                last_exit: failing.map(|it| it.last_exit.clone()),
+                ..Run::default()
+            },
+            ..JobFacts::default()
         }
     }
 }

@@ -133,6 +133,13 @@ impl SwarmObject {
         self.handover_time("stopTimeout").unwrap_or(LeaseTerms::default().stop_timeout)
     }
 
+    /// Returns the time for which jobs wait for a worker that is away, `rebalance.returnGrace`.
+    pub(super) fn return_grace(&self) -> Duration {
+        let grace = self.spec["rebalance"]["returnGrace"].as_str();
+        let grace = grace.and_then(|grace| swarm_local::time(grace).ok());
+        grace.unwrap_or(Timing::default().return_grace)
+    }
+
     /// Returns the time after which a session without a renewal is silent: three renewals.
     pub(super) fn silent_after(&self) -> Duration {
         let renew = self.spec["handover"]["lease"]["renew"].as_str();

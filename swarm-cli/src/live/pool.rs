@@ -11,7 +11,8 @@ use swarm_core::history::Episode;
 use swarm_core::parts;
 use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
 use swarm_view::history::Past;
-use swarm_view::pool::PoolName;
+use swarm_view::picture::{Bounds, Picture, WorkerFacts};
+use swarm_view::pool::{Home, PoolName};
 use swarm_view::words::Word;
 
 use super::history;
@@ -201,6 +202,44 @@ impl LivePool {
     /// Returns the recent moves of the Swarm.
     pub(super) fn past(&self) -> Past<'_> {
         Past { episodes: &self.episodes, now: self.now, since: None }
+    }
+
+    /// Returns what is known of the pool. O(jobs).
+    pub(super) fn picture(&self) -> Picture {
+        let swarm = &self.swarm;
+        let mut counts: BTreeMap<_, _> =
+            self.ledger.slots.values().map(|record| (&record.session, 0_usize)).collect();
+        for record in self.ledger.cells.jobs.values() {
+            if let Some(count) = record.cell.holder().and_then(|holder| counts.get_mut(holder)) {
+                *count += 1;
+            }
+        }
+        let loads = || counts.values().copied();
+        Picture {
+            home: Home::Cluster,
+            bounds: Bounds {
+                stop: swarm.stop_timeout(),
+                release: (!swarm.is_exclusive()).then(|| swarm.release_timeout()),
+                fence: swarm.fence_wait(),
+                return_grace: swarm.return_grace(),
+            },
+            ends_within: None,
+            is_paused: swarm.spec["rebalance"]["paused"] == true,
+            loads: loads().min().zip(loads().max()),
+        }
+    }
+
+    /// Returns what is known of a worker.
+    pub(super) fn facts_of<'a>(&self, worker: &'a LiveWorker) -> WorkerFacts<'a> {
+        WorkerFacts {
+            name: &worker.name,
+            heard: self.unheard_for(worker),
+            silent: self.silent_for(worker),
+            silent_since_unix_s: self.silent_since(worker),
+            has_ended: self.is_lost(worker),
+            // Without the reports, the user cannot know whether the worker has confirmed its jobs.
+            confirms: !worker.is_plain && self.hidden.is_none(),
+        }
     }
 
     /// Returns the worker of a session. O(log workers).

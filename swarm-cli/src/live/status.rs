@@ -5,24 +5,21 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use swarm_adapters_host::clock::millis;
 use swarm_core::JobPhase;
 use swarm_local::show::{Answer, Display};
 use swarm_view::age::age;
 use swarm_view::pool::Home;
 use swarm_view::shell;
-use swarm_view::status::{
-    Condition, FailingRow, JobCounts, MovingRow, Place, Runs, Status, UnassignedRow,
-};
+use swarm_view::status::{Condition, FailingRow, JobCounts, Place, Runs, Status, UnassignedRow};
 use swarm_view::table::{columns, row, whole_table};
 use swarm_view::words::{counted, limit};
 
-use super::entries::{ALL_ASSIGNED, message_of_unassigned, why_unassigned};
+use super::entries::{ALL_ASSIGNED, Entries, message_of_unassigned, why_unassigned};
 use super::jobs::{Phases, by_phase};
 use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
 use super::workers::{self, WorkerState};
-use super::{Failure, Scope, explain, named, one, paths, run, wait};
+use super::{Failure, Scope, named, one, paths, run, wait};
 use crate::kubectl::proxy::Proxy;
 
 /// Reasons of a Swarm that is not ready yet, and gets there by itself.
@@ -279,28 +276,6 @@ pub(super) fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> 
     })
 }
 
-/// Returns the move of a job that its worker stops, as far as the history has it.
-fn moving(pool: &LivePool, job: &JobState<'_>) -> MovingRow {
-    let past = pool.past();
-    let (to, reason, age_ms) = match past.under_way(job.name.as_str()) {
-        Some((to, reason, age_ms)) => (to, Some(reason), Some(age_ms)),
-        None => (None, None, None),
-    };
-    let at_most = age_ms.and_then(|ms| {
-        let unconfirmed_for = explain::unconfirmed_for(pool, job);
-        explain::release(&pool.swarm, Some(Duration::from_millis(ms)), unconfirmed_for).0
-    });
-    MovingRow {
-        job: job.name.to_string(),
-        from: job.worker.map(str::to_owned),
-        to: to.map(str::to_owned),
-        phase: job.phase.as_str().to_owned(),
-        reason: reason.map(str::to_owned),
-        age_ms,
-        at_most_ms: at_most.map(millis),
-    }
-}
-
 fn guarantee(swarm: &SwarmObject) -> String {
     let policy = swarm.policy();
     if !swarm.has_sessions() {
@@ -353,13 +328,14 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         reason: why_unassigned(&pool.swarm, job.name.as_str()).to_owned().into(),
         message: message.map(str::to_owned),
     };
+    let entries = Entries::of(pool);
     let (mut failing, mut moves, mut unassigned) = (Vec::new(), Vec::new(), Vec::new());
     for job in pool.jobs() {
         match job.phase {
             JobPhase::Failing => failing.extend(
                 job.failing.map(|it| FailingRow::of(it.clone(), job.worker.unwrap_or_default())),
             ),
-            JobPhase::Stopping => moves.push(moving(pool, &job)),
+            JobPhase::Stopping => moves.push(entries.picture.moving(&entries.facts(&job))),
             JobPhase::Unassigned => unassigned.push(unassigned_row(&job)),
             _ => {}
         }

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use swarm_core::handover::{Cell, SessionId};
@@ -9,7 +7,9 @@ use super::entries::Entries;
 use super::jobs::by_phase;
 use super::objects::{LeaseObject, LedgerSpec, SwarmObject};
 use super::pool::LivePool;
-use super::{explain, status, top, workers};
+use swarm_view::picture::Bounds;
+
+use super::{status, top, workers};
 
 const A: &str = "6f1c-0000000000000001";
 const B: &str = "77aa-0000000000000002";
@@ -250,24 +250,19 @@ fn a_job_that_every_worker_runs_counts_on_each_and_fails_if_it_fails_on_one() {
 }
 
 #[test]
-fn a_release_is_bounded_by_its_timeout_or_by_the_kill() {
-    let left = |handover: Value, waited, unconfirmed_for: Option<u64>| {
-        let swarm: SwarmObject = read(json!({
-            "metadata": {"name": "s", "namespace": "n"}, "spec": {"handover": handover},
-        }));
-        let (waited, seconds) = (Some(Duration::from_secs(waited)), Duration::from_secs);
-        explain::release(&swarm, waited, unconfirmed_for.map(seconds)).0.map(|it| it.as_secs())
+fn the_bounds_of_a_handover_are_those_of_the_spec_or_their_defaults() {
+    let bounds = |handover: Value| {
+        let mut pool = pool(&[]);
+        pool.swarm.spec = json!({"handover": handover, "rebalance": {"returnGrace": "9s"}});
+        let Bounds { stop, release, return_grace, .. } = pool.picture().bounds;
+        assert_eq!(return_grace.as_secs(), 9);
+        (stop.as_secs(), release.map(|it| it.as_secs()))
     };
-    assert_eq!(left(json!({}), 20, None), Some(40));
-    assert_eq!(left(json!({}), 90, None), Some(0));
+    assert_eq!(bounds(json!({})), (5, Some(60)));
     // A job may take its whole stop timeout.
-    assert_eq!(left(json!({"stopTimeout": "5m"}), 0, None), Some(310));
-    assert_eq!(left(json!({"releaseTimeout": "7s"}), 0, None), Some(7));
-    let exclusive = json!({"policy": "Exclusive", "stopTimeout": "30s"});
-    assert_eq!(left(exclusive.clone(), 29, None), Some(1));
-    assert_eq!(left(exclusive.clone(), 31, None), None);
-    // A worker that has not confirmed the release may be frozen until its Lease is over.
-    assert_eq!(left(exclusive, 2, Some(3)), Some(18));
+    assert_eq!(bounds(json!({"stopTimeout": "5m"})), (300, Some(310)));
+    assert_eq!(bounds(json!({"releaseTimeout": "7s"})), (5, Some(7)));
+    assert_eq!(bounds(json!({"policy": "Exclusive", "stopTimeout": "20s"})), (20, None));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::age::age;
-use swarm_view::explain::{EVERYWHERE, Explanation, NEXT_DECISION, Notes, STAYS};
+use swarm_view::explain::{Explanation, Notes};
 use swarm_view::history::Past;
 use swarm_view::jobs::JobEntry;
 use swarm_view::pool::PoolName;
@@ -58,7 +58,7 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     let note = unread.as_ref().map(|sentence| format!("note: {sentence}"));
     let entry = known.remove(&args.job).ok_or_else(|| anyhow::anyhow!("the job was not read"))?;
     let named = PoolName::Machine { pool: pool.name() };
-    let explanation = Explanation::of(&entry, named, &past, why(&entry));
+    let explanation = Explanation::of(&entry, named, &past);
     let unread_too = unread.iter().cloned().collect();
     let explanation = Explanation { unread: unread_too, ..explanation };
     // Without any episode, the reason is the answer.
@@ -68,19 +68,6 @@ async fn answer(args: &ExplainArgs) -> Result<Answer, Failure> {
     let worker = || entry.worker.iter().cloned().collect();
     let answer = args.display.answer(true, text, document, worker)?;
     Ok(answer.with_complaints(note.into_iter().collect()))
-}
-
-/// Explains why a job is where it is.
-fn why(entry: &JobEntry<String>) -> String {
-    if entry.is_everywhere() {
-        return EVERYWHERE.to_owned();
-    }
-    match (&entry.unassigned_message, &entry.worker) {
-        (Some(why), _) => why.clone(),
-        (None, Some(_)) if entry.moves_for.is_some() => entry.leaving(),
-        (None, Some(_)) => STAYS.to_owned(),
-        (None, None) => NEXT_DECISION.to_owned(),
-    }
 }
 
 /// Returns a sentence about a run that began after the worker got the job, though none ended by itself.

@@ -1,25 +1,25 @@
 //! The state of a pool at one moment, for the terminal and HTTP.
 
 mod answer;
+mod facts;
 mod rows;
 mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use swarm_adapters_host::channel::{JobNow, JobPhase, Versions};
+use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
 use swarm_core::handover::Cell;
 use swarm_core::verdict::Explainer;
 use swarm_core::{
-    Decision, Desired, Failing, FailingJob, Jobs, Observed, Progress, Slot, Unassigned,
+    Decision, Desired, Failing, FailingJob, JobName, Jobs, Observed, Progress, Slot, Unassigned,
 };
+use swarm_view::picture::Bounds;
 use swarm_view::shell;
 use swarm_view::status::{FailingRow, JobCounts, Status, StoppingRow, UnassignedRow};
-use swarm_view::waits::{KILLED_THEN, MOVED_THEN, Wait};
-use swarm_view::words::Word;
 use swarm_view::workers::WorkerRow;
 
 pub(crate) use self::rows::JobRow;
@@ -27,17 +27,6 @@ use self::rows::worker_row;
 use crate::processes::reports::Reports;
 use crate::processes::{WorkerProcess, Workers};
 use crate::settings::starts::Runners;
-
-/// The longest times of a handover.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    /// The time from the request to stop a job until its worker kills it.
-    pub(super) stop: Duration,
-    /// The time from the last renewal of a lease until its worker is replaced.
-    pub(super) fence: Duration,
-    /// The time for which jobs wait for a worker that is away.
-    pub(super) return_grace: Duration,
-}
 
 /// The state of a pool, with what only its operator or its view knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +43,10 @@ pub(crate) struct Snapshot {
     pub(crate) wanted: Jobs,
     /// Runners of these jobs. Served separately, to the user of the pool.
     pub(crate) runners: Runners,
+    /// Whether nothing moves.
+    pub(crate) is_paused: bool,
+    /// Jobs that balance moves later, once other moves are done.
+    pub(crate) deferred: BTreeSet<JobName>,
     /// Jobs that their worker stops: the slot that gets each, and the reason.
     pub(crate) leaving: BTreeMap<String, (Option<u32>, String)>,
     /// Explains why jobs have no worker.
@@ -77,66 +70,13 @@ impl Snapshot {
         self.holders.get(self.place(name)?)
     }
 
-    /// Sets the desired jobs, and the explainer of their reasons if a job has no worker.
+    /// Sets the desired jobs, and the facts that explain where they are.
     pub(super) fn explain(&mut self, decision: &Decision, desired: &Desired, observed: &Observed) {
         self.set_wanted(desired.jobs.clone());
+        self.is_paused = desired.paused;
+        self.deferred.clone_from(&decision.plan.deferred);
         if !self.status.unassigned.is_empty() {
             self.explainer = Explainer::of_turn(decision, desired, observed);
-        }
-    }
-
-    /// Returns the thing that a job waits for, in this phase; `None` if it waits for nothing. `now` is
-    /// the report of its worker. O(log workers), and more for a job that stops.
-    pub(crate) fn wait(
-        &self,
-        row: &JobRow,
-        phase: Word,
-        now: Option<&JobNow>,
-        reports: &Reports,
-    ) -> Option<Wait> {
-        let Bounds { stop, fence, return_grace } = self.bounds;
-        let worker = row.slot.and_then(|slot| self.status.worker(slot));
-        let who = worker.map(|worker| worker.name.as_str());
-        if let Some(ending) = &self.status.ending {
-            let left = Duration::from_secs(ending.until_unix_s.saturating_sub(unix_s()));
-            let wait = Wait::new("the end of its run", who).lasting(None, Some(left));
-            return (phase == "stopping").then(|| wait.with_note("then it is killed"));
-        }
-        // A silent worker neither stops its jobs nor reports about them.
-        let answer = |unheard| {
-            let wait = Wait::new("an answer of its worker", who).lasting(unheard, Some(fence));
-            Some(wait.with_note("then swarm kills and replaces this worker"))
-        };
-        if let Some(silent_for) = worker.and_then(|worker| worker.silent_for(unix_s())) {
-            return answer(Some(silent_for));
-        }
-        let reported = now.map(|now| now.phase);
-        match (phase, row.state) {
-            // The worker has not confirmed the request, and may be frozen.
-            ("stopping", _) if reported != Some(JobPhase::Stopping) && reported.is_some() => {
-                let heard = worker.and_then(|worker| self.heard(worker, reports));
-                answer(heard.map(|heard| heard.elapsed()))
-            }
-            ("stopping", _) => {
-                let since = self.status.stopping.iter().find(|it| it.job == row.name);
-                let since = since.map(|it| unix_s().saturating_sub(it.since_unix_s));
-                let wait = Wait::new("the end of its run", who);
-                Some(
-                    wait.lasting(since.map(Duration::from_secs), Some(stop)).with_note(KILLED_THEN),
-                )
-            }
-            // It is stopped to begin again, after an edit or by hand.
-            ("restarting" | "stalled", _) if now.is_some_and(|now| now.pid.is_some()) => {
-                let wait = Wait::new("the end of its run", who).lasting(None, Some(stop));
-                Some(wait.with_note(format!("{KILLED_THEN}, and starts it again")))
-            }
-            ("waiting", "hold") => {
-                let wait = Wait::new("the worker of its slot", who);
-                let wait = wait.lasting(None, Some(return_grace));
-                Some(wait.with_note(MOVED_THEN))
-            }
-            ("waiting", _) => Some(Wait::new("the next decision", None)),
-            _ => None,
         }
     }
 

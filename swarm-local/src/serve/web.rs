@@ -6,11 +6,10 @@ use std::iter;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use swarm_adapters_host::channel::JobNow;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
-use swarm_core::Title;
-use swarm_view::jobs::{EVERYWHERE, JobEntry, JobFailure};
+use swarm_view::jobs::JobEntry;
+use swarm_view::picture::JobFacts;
 use swarm_view::status::FailingRow;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -228,62 +227,26 @@ struct Entries {
 }
 
 impl Entries {
-    fn entry<'a>(&'a self, failing: &Failing<'a>, row: &'a JobRow) -> JobEntry<&'a str> {
+    /// Returns what is known of a job, for the reader. O(log jobs).
+    fn facts<'a>(&'a self, failing: &Failing<'a>, row: &'a JobRow) -> JobFacts<'a> {
         let Self { snapshot, reports, reader } = self;
-        let unassigned = snapshot.status.unassigned(&row.name).map(|it| &*it.reason);
-        let (phase, now) = row.phase(reports, unassigned);
-        // An ended worker has no report any more.
-        let has_ended = snapshot.status.ending.is_some() && now.is_none() && phase == "starting";
-        let phase = if has_ended { "ended" } else { phase };
-        let failing = failing.get(row.name.as_str());
-        let leaving = snapshot.leaving.get(&row.name);
-        let last_output = failing.map(|row| row.last_output.clone());
-        let failing = failing.map(|row| JobFailure {
-            restarts: now.as_ref().map_or(row.restarts, |now| now.restarts),
-            last_exit: row.last_exit.as_str(),
-            last_line: row.last_output.last().map(String::as_str),
-            state: row.state,
-            since_unix_s: Some(row.since_unix_s),
-        });
-        let worker = row.slot.and_then(|slot| snapshot.status.worker(slot));
-        let wait = snapshot.wait(row, phase, now.as_ref(), reports);
-        let now = now.unwrap_or_default();
-        let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
+        let failing = failing.get(row.name.as_str()).copied();
         let wanted = snapshot.wanted.get(row.name.as_str()).filter(|_| *reader == Reader::User);
-        JobEntry {
-            name: &row.name,
-            title: row.title.as_ref().map(Title::as_str),
-            state: row.state,
-            slot: row.slot,
-            worker: worker.map(|worker| worker.name.as_str()),
-            everywhere: row.state == EVERYWHERE,
-            worker_silent_since_unix_s: worker.and_then(|worker| worker.silent_since_unix_s),
-            token: row.token,
-            phase,
-            moves_to: leaving
-                .and_then(|(to, _)| Some(snapshot.status.worker((*to)?)?.name.as_str())),
-            moves_for: leaving.map(|(_, reason)| reason.as_str()),
-            waits_for: wait.into_iter().collect(),
-            version: version.as_str(),
-            pid,
-            since_unix_s,
-            restarts: Some(restarts),
-            last_exit,
-            last_output,
-            unassigned,
-            unassigned_message: snapshot.why(&row.name),
-            failing,
+        JobFacts {
             params: wanted.map(|job| job.params.clone()).unwrap_or_default(),
             runner: wanted.and_then(|job| job.runner.as_ref()).map(ToString::to_string),
+            ..snapshot.facts(row, failing, reports)
         }
     }
 
     /// Returns the document of one job.
     fn document(&self, name: &str) -> Document {
-        match self.snapshot.job(name) {
-            Some(row) => Document::of(&self.entry(&failing(&self.snapshot), row)),
-            None => Document::missing(format!("job `{}` does not exist", name.escape_default())),
-        }
+        let Some(row) = self.snapshot.job(name) else {
+            return Document::missing(format!("job `{}` does not exist", name.escape_default()));
+        };
+        let (picture, facts) = (self.snapshot.picture(), self.facts(&failing(&self.snapshot), row));
+        let why = Some(picture.why(&facts));
+        Document::of(&JobEntry::<&str> { why, ..picture.entry(facts) })
     }
 }
 
@@ -308,11 +271,13 @@ impl Iterator for JobList {
     fn next(&mut self) -> Option<Vec<u8>> {
         let mut piece = Vec::with_capacity(PIECE + 1024);
         let failing = failing(&self.entries.snapshot);
+        let picture = self.entries.snapshot.picture();
         while let Some(row) = self.entries.snapshot.holders.get(self.next)
             && piece.len() < PIECE
         {
             piece.extend_from_slice(if self.next == 0 { b"\n" } else { b",\n" });
-            let entry = serde_json::to_string(&self.entries.entry(&failing, row));
+            let entry: JobEntry<&str> = picture.entry(self.entries.facts(&failing, row));
+            let entry = serde_json::to_string(&entry);
             // Strings and numbers can always be serialized.
             let _ = piece.write_all(entry.unwrap_or_default().as_bytes());
             self.next += 1;

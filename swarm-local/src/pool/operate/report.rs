@@ -10,10 +10,11 @@ use swarm_core::session::JobOutput;
 use swarm_core::verdict::Summary;
 use swarm_core::{Decision, Failing, JobPhase, Progress, Slot};
 use swarm_view::age::age;
+use swarm_view::picture::Bounds;
 
 use super::Operation;
 use crate::pool::outlets::Origin;
-use crate::pool::snapshot::{Bounds, Snapshot};
+use crate::pool::snapshot::Snapshot;
 use crate::print::text::{Placed, Settled};
 use crate::processes::{Phase, Workers};
 use crate::settings::starts::Runners;
@@ -118,6 +119,8 @@ impl Operation {
         let guarantee = format!("{:?}, lease {}", desired.policy, age(terms.duration));
         let bounds = Bounds {
             stop: terms.stop_timeout,
+            // Workers kill their jobs, and the guard of a worker does if the worker has ended.
+            release: None,
             fence: terms.fence_wait(),
             return_grace: desired.timing.return_grace,
         };

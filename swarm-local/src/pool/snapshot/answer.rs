@@ -1,11 +1,9 @@
 //! The document of a pool, as `status` shows it in both homes.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use swarm_adapters_host::clock::{millis, unix_s};
-use swarm_core::JobPhase;
-use swarm_view::status::{Condition, MovingRow, Status, StoppingRow};
+use swarm_view::status::{Condition, Status};
 use swarm_view::workers::WorkerRow;
 
 use super::Snapshot;
@@ -22,7 +20,10 @@ impl Snapshot {
         status.status = self.status.reason.to_string();
         status.ready = self.status.is_ready();
         status.conditions = self.conditions();
-        status.moving = self.status.stopping.iter().map(|row| self.moving(row, reports)).collect();
+        let picture = self.picture();
+        let stopping = self.status.stopping.iter().filter_map(|row| self.job(&row.job));
+        status.moving =
+            stopping.map(|row| picture.moving(&self.facts(row, None, reports))).collect();
         for row in &mut status.failing {
             let phase = self.job(&row.job).map(|holder| holder.phase(reports, None).0);
             if let Some(phase @ ("running" | "ready")) = phase {
@@ -60,28 +61,6 @@ impl Snapshot {
         row.replaced_within_ms = left.map(millis);
         row.last_heard_ms = self.heard(row, reports).map(|heard| millis(heard.elapsed()));
         row.state = row.shown_state();
-    }
-
-    /// Returns the move of a job that its worker stops.
-    fn moving(&self, row: &StoppingRow, reports: &Reports) -> MovingRow {
-        let StoppingRow { job, worker, since_unix_s } = row;
-        let leaving = self.leaving.get(job);
-        let to = leaving.and_then(|(to, _)| Some(self.status.worker((*to)?)?.name.clone()));
-        let waited = Duration::from_secs(unix_s().saturating_sub(*since_unix_s));
-        let phase = JobPhase::Stopping.as_str();
-        let wait = self.job(job).and_then(|row| {
-            let (_, now) = row.phase(reports, None);
-            self.wait(row, phase, now.as_ref(), reports)
-        });
-        MovingRow {
-            job: job.clone(),
-            from: Some(worker.clone()),
-            to,
-            phase: phase.to_owned(),
-            reason: leaving.map(|(_, reason)| reason.clone()),
-            age_ms: Some(millis(waited)),
-            at_most_ms: wait.and_then(|wait| wait.at_most_ms),
-        }
     }
 
     /// Returns the conditions that a Swarm on a cluster has, too.

@@ -54,7 +54,10 @@ fn documents(snapshot: &Arc<Snapshot>, reader: Reader) -> String {
     let entries = || Entries { snapshot: Arc::clone(snapshot), reports: reports.clone(), reader };
     let one = entries();
     let of_jobs = snapshot.holders.iter();
-    let of_jobs = of_jobs.map(|row| json(&one.entry(&failing(snapshot), row)));
+    let of_jobs = of_jobs.map(|row| {
+        let entry: JobEntry<&str> = snapshot.picture().entry(one.facts(&failing(snapshot), row));
+        json(&entry)
+    });
     let list: Vec<u8> = JobList::pieces(entries()).flatten().collect();
     let list = String::from_utf8(list).unwrap();
     let status = json(&snapshot.answer(&reports));
