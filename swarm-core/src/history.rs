@@ -218,6 +218,14 @@ pub const RETURNED: &str = "returned";
 pub const QUARANTINED: &str = "quarantined";
 
 impl JobMove {
+    /// Describes the change of the worker, such as `a: w-0 → w-1 (balance)`; `None` if the job is new
+    /// or has no worker.
+    #[must_use]
+    pub fn sentence(&self) -> Option<String> {
+        let Self { job, from, to, reason, .. } = self;
+        Some(format!("{job}: {} → {} ({reason})", from.as_ref()?, to.as_ref()?))
+    }
+
     /// Returns the time for which the job ran nowhere, as far as acknowledgements show it. It lasts
     /// from the acknowledged release to the acknowledged grant. `None` for a job without both.
     ///

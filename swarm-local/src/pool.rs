@@ -6,7 +6,6 @@ pub(crate) mod ending;
 pub(crate) mod events;
 mod failures;
 pub(crate) mod history;
-pub(crate) mod moves;
 pub(crate) mod operate;
 pub(crate) mod outlets;
 mod pool_views;

@@ -173,7 +173,7 @@ impl Live {
                 }
                 one = learned.recv() => match one {
                     Some(Learned::Pool(digest)) => {
-                        let before = model.on_snapshot(digest, Instant::now());
+                        let before = model.on_snapshot(digest);
                         spawn_blocking(move || drop(before));
                     }
                     Some(Learned::Message((message, at))) => model.on_message(message, at),

@@ -292,11 +292,10 @@ impl<'a> Past<'a> {
     #[must_use]
     pub fn newest_moves(&self, most: usize) -> Vec<(u64, String)> {
         let moves = self.episodes.iter().flat_map(|episode| {
-            episode.moves.iter().filter_map(|it| {
-                let (from, to) = (it.from.as_ref()?, it.to.as_ref()?);
-                let at = moment(episode, it.granted?);
-                Some((at, format!("{}: {from} → {to} ({})", it.job, it.reason)))
-            })
+            episode
+                .moves
+                .iter()
+                .filter_map(|it| Some((moment(episode, it.granted?), it.sentence()?)))
         });
         let mut moves: Vec<_> = moves.collect();
         moves.sort();

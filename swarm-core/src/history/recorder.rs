@@ -56,6 +56,8 @@ pub struct Turned<'a> {
 pub struct Recorded {
     /// The episode that ended with this turn.
     pub episode: Option<Episode>,
+    /// The moves whose jobs a worker was granted in this turn, by job. A new job has no move.
+    pub moves: Vec<JobMove>,
     /// The [times](JobMove::standstill) for which jobs ran nowhere that run again since this turn.
     pub standstills: Vec<Duration>,
 }
@@ -140,10 +142,28 @@ pub struct Recorder {
 #[derive(Clone, Debug, Default)]
 struct Open {
     episode: Episode,
-    /// The jobs that move. Each has the place of its details in the episode, if it has details.
-    moving: BTreeMap<JobName, Option<usize>>,
+    /// The jobs that move.
+    moving: BTreeMap<JobName, Place>,
     /// Whether something is new since the last piece of the same episode.
     has_news: bool,
+}
+
+/// The place of the details of a move.
+#[derive(Clone, Debug)]
+enum Place {
+    /// The index in the episode.
+    Listed(usize),
+    /// Outside of the episode, which has only their number.
+    Omitted(JobMove),
+}
+
+impl Place {
+    fn details<'a>(&'a mut self, listed: &'a mut [JobMove]) -> &'a mut JobMove {
+        match self {
+            Self::Listed(place) => &mut listed[*place],
+            Self::Omitted(details) => details,
+        }
+    }
 }
 
 impl Recorder {
@@ -175,9 +195,10 @@ impl Recorder {
         let is_edited = !edits.causes.is_empty();
         self.pending.retain(|(at, _)| now_ms.saturating_sub(*at) <= CAUSE_LASTS_MS);
         self.pending.extend(causes.into_iter().chain(edits.causes).map(|cause| (now_ms, cause)));
+        let mut recorded = Recorded::default();
         if before.position() != ledger.position() {
             self.learn_names(ledger);
-            self.record_changes(now_ms, before, decision);
+            recorded.moves = self.record_changes(now_ms, before, decision);
             let sessions = ledger.sessions();
             self.names.retain(|session, _| sessions.contains_key(session));
         }
@@ -185,7 +206,6 @@ impl Recorder {
         if is_edited || !turn.is_settled {
             self.opened(now_ms, before.revision());
         }
-        let mut recorded = Recorded::default();
         if let Some(open) = &mut self.open {
             open.join(&mut self.pending);
             open.edited(now_ms, edits.jobs);
@@ -255,11 +275,17 @@ impl Recorder {
         })
     }
 
-    /// Records the jobs whose cells differ between two ledgers. O(jobs).
-    fn record_changes(&mut self, now_ms: u64, before: &Ledger, decision: &Decision) {
-        let next = &decision.ledger;
+    /// Records the jobs whose cells differ between two ledgers. Returns the moves whose jobs a worker
+    /// was granted. O(jobs).
+    fn record_changes(
+        &mut self,
+        now_ms: u64,
+        before: &Ledger,
+        decision: &Decision,
+    ) -> Vec<JobMove> {
+        let (next, mut moves) = (&decision.ledger, Vec::new());
         if before.cells.jobs.is_same(&next.cells.jobs) {
-            return;
+            return moves;
         }
         for (job, old, new) in side_by_side(&before.cells.jobs, &next.cells.jobs) {
             let (old, new) = (old.map(|it| &it.cell), new.map(|it| &it.cell));
@@ -268,8 +294,10 @@ impl Recorder {
             }
             let name = |session: &SessionId| self.names.get(session).cloned();
             let Some(step) = Step::of(job, old, new, decision, name) else { continue };
-            self.opened(now_ms, before.revision()).take(now_ms, step, next.revision());
+            let open = self.opened(now_ms, before.revision());
+            moves.extend(open.take(now_ms, step, next.revision()));
         }
+        moves
     }
 
     /// Ends the open episode if the pool is settled, or if the episode is long enough.
@@ -401,75 +429,74 @@ impl Open {
         });
     }
 
-    /// Records a step of a job.
-    fn take(&mut self, now_ms: u64, step: Step<'_>, revision: u64) {
+    /// Records a step of a job. Returns the move if a worker was granted its job.
+    fn take(&mut self, now_ms: u64, step: Step<'_>, revision: u64) -> Option<JobMove> {
         let Self { episode, moving, has_news } = self;
         let now = since(episode.start_ms, now_ms);
         let Step { job, from, to, reason, kind } = step;
-        let is_known = moving.get(job).copied();
-        let place = match is_known {
-            // A job that was granted and is asked for again begins another move.
-            Some(Some(place)) if kind == Kind::Asked || is_over(&episode.moves[place]) => None,
-            Some(known) => Some(known),
-            None => None,
-        };
-        let place = if let Some(known) = place {
+        // A job that was granted and is asked for again begins another move.
+        let known = moving.remove(job).filter(|place| match place {
+            Place::Listed(place) => kind != Kind::Asked && !is_over(&episode.moves[*place]),
+            Place::Omitted(_) => true,
+        });
+        let mut place = if let Some(known) = known {
             known
         } else {
             if from.is_none() && kind == Kind::Gone {
-                return;
+                return None;
             }
             *has_news = true;
             *episode.counts.entry(reason.to_owned()).or_default() += 1;
+            let [released, acknowledged, granted, running] = [None; 4];
+            let record = JobMove {
+                job: job.clone(),
+                from,
+                to: None,
+                reason: reason.to_owned(),
+                revision,
+                released,
+                acknowledged,
+                granted,
+                running,
+            };
             if episode.moves.len() < MOVES_MAX {
-                let (job, reason) = (job.clone(), reason.to_owned());
-                let [released, acknowledged, granted, running] = [None; 4];
-                episode.moves.push(JobMove {
-                    job,
-                    from,
-                    to: to.clone(),
-                    reason,
-                    revision,
-                    released,
-                    acknowledged,
-                    granted,
-                    running,
-                });
-                Some(episode.moves.len() - 1)
+                episode.moves.push(record);
+                Place::Listed(episode.moves.len() - 1)
             } else {
                 episode.omitted += 1;
-                None
+                Place::Omitted(record)
             }
         };
-        let ends_here = matches!(kind, Kind::Gone) || (kind == Kind::Granted && place.is_none());
-        if let Some(place) = place {
-            let record = &mut episode.moves[place];
-            record.revision = revision;
-            record.to = to.or(record.to.take());
-            match kind {
-                Kind::Asked => record.released = Some(now),
-                Kind::Ended => record.acknowledged = record.acknowledged.or(Some(now)),
-                Kind::Gone => {
+        let record = place.details(&mut episode.moves);
+        record.revision = revision;
+        record.to = to.or(record.to.take());
+        match kind {
+            Kind::Asked => record.released = Some(now),
+            Kind::Ended => record.acknowledged = record.acknowledged.or(Some(now)),
+            Kind::Gone => {
+                record.acknowledged = record.acknowledged.or(Some(now));
+                record.to = None;
+            }
+            Kind::Granted => {
+                if record.from.is_some() {
                     record.acknowledged = record.acknowledged.or(Some(now));
-                    record.to = None;
                 }
-                Kind::Granted => {
-                    if record.from.is_some() {
-                        record.acknowledged = record.acknowledged.or(Some(now));
-                    }
-                    record.granted = Some(now);
-                    if record.from.is_some() && record.from == record.to {
-                        let before = std::mem::replace(&mut record.reason, RETURNED.to_owned());
-                        recount(&mut episode.counts, &before);
-                    }
+                record.granted = Some(now);
+                if record.from.is_some() && record.from == record.to {
+                    let before = std::mem::replace(&mut record.reason, RETURNED.to_owned());
+                    recount(&mut episode.counts, &before);
                 }
             }
         }
-        if ends_here {
-            moving.remove(job);
-        } else {
+        let is_move = kind == Kind::Granted && record.from.is_some();
+        let granted = is_move.then(|| record.clone());
+        // An omitted move ends with the grant: there may be very many.
+        let ends_here =
+            kind == Kind::Gone || (kind == Kind::Granted && matches!(place, Place::Omitted(_)));
+        if !ends_here {
             moving.insert(job.clone(), place);
         }
+        granted
     }
 
     /// Records the jobs whose new workers have acknowledged them.
@@ -487,11 +514,10 @@ impl Open {
             if turn.unacknowledged.has(job) {
                 return true;
             }
-            if let Some(record) = place.map(|place| &mut episode.moves[place]) {
-                record.running = Some(now);
-                standstills.extend(record.standstill());
-                *has_news = true;
-            }
+            let record = place.details(&mut episode.moves);
+            record.running = Some(now);
+            standstills.extend(record.standstill());
+            *has_news = true;
             false
         });
     }
@@ -509,14 +535,14 @@ impl Open {
         };
         let later = since(episode.start_ms, now_ms);
         for place in moving.values_mut() {
-            let Some(record) = place.map(|place| &episode.moves[place]) else { continue };
+            let Place::Listed(place) = place else { continue };
             let earlier = |at: Option<i64>| at.map(|at| at.saturating_sub(later));
-            let mut record = record.clone();
+            let mut record = episode.moves[*place].clone();
             record.released = earlier(record.released);
             record.acknowledged = earlier(record.acknowledged);
             record.granted = earlier(record.granted);
             next.moves.push(record);
-            *place = Some(next.moves.len() - 1);
+            *place = next.moves.len() - 1;
         }
         let mut ended = std::mem::replace(episode, next);
         self.has_news = false;

@@ -183,9 +183,12 @@ fn a_new_pool_and_a_handover_are_episodes_with_the_time_of_each_step() {
     assert_eq!(pool.turn(), Recorded::default(), "nothing is recorded at rest");
     pool.workers.push((READY, 7));
     assert_eq!(pool.turn(), Recorded::default());
-    let released = pool.acknowledge();
-    assert_eq!(released, Recorded::default());
+    let granted = pool.acknowledge();
+    assert_eq!((granted.episode, granted.standstills), (None, vec![]));
+    let sentences: Vec<_> = granted.moves.iter().filter_map(JobMove::sentence).collect();
+    assert_eq!(sentences, ["c: w-0 → w-1 (balance)", "d: w-0 → w-1 (balance)"]);
     let ended = pool.acknowledge();
+    assert_eq!(ended.moves, [], "a move is told once");
     assert_eq!(ended.standstills, [Duration::from_secs(1); 2]);
     let second = only(ended);
     assert_eq!(second.causes, ["worker w-1 joined"]);
@@ -281,8 +284,10 @@ fn a_worker_that_ends_and_starts_again_gets_its_jobs_back() {
     let _ = (pool.turn(), pool.acknowledge());
     pool.workers[1] = (READY, 9);
     pool.recorder.note(pool.now_ms, "worker w-1 was killed".to_owned());
-    let _ = (pool.turn(), pool.turn());
+    let told = [pool.turn(), pool.turn()].map(|it| it.moves).concat();
     let back = only(pool.acknowledge());
+    let sentences: Vec<_> = told.iter().filter_map(JobMove::sentence).collect();
+    assert_eq!(sentences, ["b: w-1 → w-1 (returned)"]);
     assert_eq!(back.causes, ["worker w-1 was killed", "worker w-1 started again"]);
     assert_eq!(back.counts, [(RETURNED.to_owned(), 1)].into());
     let it = &back.moves[0];
@@ -297,6 +302,17 @@ fn more_moves_than_fit_are_counted() {
     let _ = pool.turn();
     let first = only(pool.acknowledge());
     assert_eq!((first.move_count(), first.moves.len(), first.omitted), (1_500, 1_000, 500));
+    // Their worker ends and starts again.
+    pool.workers[0] = (READY, 9);
+    let (mut told, mut ended) = (0, None);
+    while ended.is_none() {
+        let recorded = pool.acknowledge();
+        told += recorded.moves.iter().filter(|it| it.reason == RETURNED).count();
+        ended = recorded.episode;
+    }
+    let back = ended.unwrap();
+    assert_eq!((told, &back.counts), (1_500, &[(RETURNED.to_owned(), 1_500)].into()));
+    assert_eq!((back.moves.len(), back.omitted), (1_000, 500));
     let mut history = vec![first.clone(), Episode::default()];
     fit(&mut history, 16 * 1024);
     assert_eq!(history.len(), 2);

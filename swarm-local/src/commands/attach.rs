@@ -124,7 +124,7 @@ async fn reader_lost() {
 async fn print_all(mut messages: mpsc::Receiver<Timed>) {
     while let Some((message, _)) = messages.recv().await {
         match message {
-            Message::Info(text) | Message::Settled(text) => text::say(&text),
+            Message::Info(text) | Message::Moved(text) | Message::Settled(text) => text::say(&text),
             Message::Problem(text) => complain_in_lines(&text),
         }
     }

@@ -7,12 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use swarm_adapters_host::clock::unix_ms;
 use swarm_adapters_host::file::{self, ReadError};
 use swarm_core::handover::SessionId;
-use swarm_core::history::{Episode, Recorder, Turned, fit};
+use swarm_core::history::{Episode, Recorded, Recorder, Turned, fit};
 use swarm_core::{Decision, Desired, JobName, JobPhase, Ledger, Observed, Phases, Unacknowledged};
 use swarm_view::history::read_episode;
 
@@ -57,8 +56,8 @@ impl History {
     }
 
     /// Records the state after a turn, or while no turn is needed. `edits` are the edited fields of
-    /// the file since the last call.
-    /// Returns the times for which moved jobs ran nowhere.
+    /// the file since the last call. Returns the moves that ended, and the times for which moved jobs
+    /// ran nowhere.
     pub(super) fn observe(
         &mut self,
         now_ms: u64,
@@ -66,17 +65,17 @@ impl History {
         (decision, desired, observed): (&Decision, &Desired, &Observed),
         edits: &[String],
         is_settled: bool,
-    ) -> Vec<Duration> {
+    ) -> Recorded {
         let unacknowledged = &self.unacknowledged;
         let turned =
             Turned { before, decision, desired, edits, observed, unacknowledged, is_settled };
-        let recorded = self.recorder.observe(now_ms, &turned);
+        let mut recorded = self.recorder.observe(now_ms, &turned);
         let gap = self.last.take().zip(self.recorder.begin());
         let gap = gap.and_then(|(last, begin)| begin.gap_after(&last));
-        for episode in gap.into_iter().chain(recorded.episode) {
+        for episode in gap.into_iter().chain(recorded.episode.take()) {
             self.append(episode);
         }
-        recorded.standstills
+        recorded
     }
 
     /// Notes a cause of moves that turns do not show.

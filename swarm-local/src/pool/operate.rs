@@ -37,7 +37,7 @@ use super::pool_views::PoolViews;
 use super::sessions::Sessions;
 use super::shutdown::Shutdown;
 use super::until::{self, End, Until};
-use crate::print::text::{self, Placed};
+use crate::print::text::{self, Moves, Placed};
 use crate::processes::worker::WorkerProgram;
 use crate::processes::{Processes, Workers};
 use crate::settings::input::{self, Edit, Input, Wanted};
@@ -108,6 +108,8 @@ pub(crate) struct Operation {
     unsettled_since: Option<Instant>,
     /// The jobs' workers when the pool was last settled, for the report of moves.
     settled: Placed,
+    /// The moves since then.
+    moves: Moves,
     /// Time since which each run of a job has been stopping, in seconds of Unix time.
     stopping: BTreeMap<(String, u64), u64>,
     /// Workers that may be frozen, and the times since which they are silent.
@@ -229,6 +231,7 @@ impl Operation {
             delivered: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
+            moves: Moves::default(),
             stopping: BTreeMap::new(),
             silent: BTreeMap::new(),
             failing: BTreeMap::new(),

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::metrics::PoolMetrics;
+use swarm_core::history::{JobMove, RETURNED};
 use swarm_core::ports::StoreError;
 use swarm_core::{Turn, Unassigned};
 use swarm_spec::manifest::Explained;
+use swarm_view::words::counted;
 use tokio::sync::{mpsc, watch};
 
 use super::events::Events;
@@ -20,6 +22,9 @@ use crate::print::output::complain_in_lines;
 use crate::print::terminal;
 use crate::print::text::{self, Settled};
 use crate::processes::reports::Reports;
+
+/// Maximum number of moves of a turn that have an event each; further moves are only counted.
+const MOVES_MAX: usize = 100;
 
 /// The outputs of the operation.
 pub(crate) struct Outlets {
@@ -70,6 +75,8 @@ pub(crate) enum Message {
     Info(String),
     /// A problem.
     Problem(String),
+    /// A move of a job.
+    Moved(String),
     /// The pool became settled.
     Settled(String),
 }
@@ -92,6 +99,13 @@ impl Outlets {
             ended.status.ending.get_or_insert_default().last = Some(sentence.to_owned());
             *snapshot = Arc::new(ended);
         });
+    }
+
+    /// Counts and tells the moves of a turn. A job that came back to its worker has not moved to
+    /// another one, so the metric does not count it.
+    pub(super) fn moved(&self, moves: &[JobMove]) {
+        self.metrics.moved(moves.iter().filter(|it| it.reason != RETURNED).count());
+        self.voice.moved(moves);
     }
 
     /// Counts a turn.
@@ -138,6 +152,16 @@ impl Voice {
         self.show(Message::Problem(sentence.to_owned()));
     }
 
+    /// Tells moves where events are listed. Lines have a table of them once the pool is settled.
+    fn moved(&self, moves: &[JobMove]) {
+        for sentence in moves.iter().take(MOVES_MAX).filter_map(JobMove::sentence) {
+            self.show(Message::Moved(sentence));
+        }
+        if let Some(rest @ 1..) = moves.len().checked_sub(MOVES_MAX) {
+            self.show(Message::Moved(format!("… and {} moved", counted(rest, "more job"))));
+        }
+    }
+
     /// Reports a refused edit, with the invalid line.
     pub(super) fn refuse(&self, explained: &Explained) {
         let Explained { sentence, excerpt } = explained;
@@ -167,5 +191,84 @@ impl Voice {
             let _ = screen.try_send((message.clone(), Instant::now()));
         }
         self.events.push(message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+    use swarm_core::handover::SessionId;
+    use swarm_core::history::{Recorder, Turned};
+    use swarm_core::{
+        Desired, Ledger, Observed, Presence, Slot, Unacknowledged, WorkerSeen, decide, jobs,
+    };
+
+    use super::*;
+
+    /// Returns the moves of a pool whose only worker is replaced by another one in this slot.
+    fn moves(jobs_of_pool: usize, next: u32) -> Vec<JobMove> {
+        let names: Vec<_> = (0..jobs_of_pool).map(|n| format!("job-{n:03}")).collect();
+        let desired = Desired::new(jobs(names.iter().map(String::as_str)).unwrap());
+        let (mut recorder, mut ledger) = (Recorder::default(), Ledger::new(1));
+        let mut moves = Vec::new();
+        for (uid, slot) in [(0, 0), (1, next), (1, next)] {
+            let session = Some(SessionId::plain(&format!("uid-{uid}")));
+            let seen = WorkerSeen::new(format!("w-{slot}"), Presence::Ready, session);
+            let observed = Observed::new([(Slot(slot), seen)], 1, []);
+            let decision = decide(&ledger, &desired, &observed);
+            let turn = Turned {
+                before: &ledger,
+                decision: &decision,
+                desired: &desired,
+                edits: &[],
+                observed: &observed,
+                unacknowledged: &Unacknowledged::default(),
+                is_settled: false,
+            };
+            moves.extend(recorder.observe(1, &turn).moves);
+            ledger = decision.ledger;
+        }
+        moves
+    }
+
+    /// Returns the events about moves, and the line of the metric.
+    fn told(moves: &[JobMove]) -> (Vec<String>, String) {
+        let outlets = Outlets {
+            voice: Voice { place: Place::Log, events: Events::default() },
+            snapshots: watch::Sender::default(),
+            metrics: PoolMetrics::default(),
+            reports: Reports::default(),
+            origin: Origin::default(),
+        };
+        outlets.moved(moves);
+        let events = outlets.voice.events.after(0).events.into_iter();
+        let texts = events.map(|event| match event.message {
+            Message::Moved(text) => text,
+            other => panic!("{other:?}"),
+        });
+        let (mut registry, mut metrics) = (Registry::default(), String::new());
+        outlets.metrics.register(&mut registry);
+        encode(&mut metrics, &registry).unwrap();
+        let line = metrics.lines().find(|line| line.contains("job_moves_total ")).unwrap();
+        (texts.collect(), line.to_owned())
+    }
+
+    #[test]
+    fn moves_are_events_and_many_are_counted() {
+        let (events, metric) = told(&moves(1, 1));
+        assert_eq!(events, ["job-000: w-0 → w-1 (worker-gone)"]);
+        assert_eq!(metric, "swarm_job_moves_total 1");
+        let (events, metric) = told(&moves(500, 1));
+        assert_eq!(events.len(), MOVES_MAX + 1);
+        assert_eq!(events[MOVES_MAX], "… and 400 more jobs moved");
+        assert_eq!(metric, "swarm_job_moves_total 500");
+    }
+
+    #[test]
+    fn a_job_that_came_back_is_an_event_and_no_move_to_another_worker() {
+        let (events, metric) = told(&moves(1, 0));
+        assert_eq!(events, ["job-000: w-0 → w-0 (returned)"]);
+        assert_eq!(metric, "swarm_job_moves_total 0");
     }
 }

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use swarm_core::handover::Cell;
+use swarm_core::history::{JobMove, RETURNED};
 use swarm_core::verdict::WithoutWorker;
-use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
+use swarm_core::{Assignment, JobName, Ledger, Unassigned, View, ViewEntry};
 use swarm_view::printable::{Form, printable};
 use swarm_view::words::{counted, number, span};
 
@@ -87,6 +88,7 @@ pub(crate) struct Settled<'a> {
     pub(crate) before: &'a Placed,
     pub(crate) view: &'a View,
     pub(crate) now: &'a Placed,
+    pub(crate) moves: &'a Moves,
     pub(crate) unassigned: &'a BTreeMap<JobName, Unassigned>,
     /// One of these jobs for each reason.
     pub(crate) examples: Vec<WithoutWorker>,
@@ -134,6 +136,29 @@ impl Placed {
     }
 }
 
+/// The jobs that changed hands, as the history has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moves {
+    /// Jobs that got another worker.
+    moved: BTreeSet<JobName>,
+    /// Other jobs that came back to their worker, which had ended.
+    returned: BTreeSet<JobName>,
+}
+
+impl Moves {
+    /// Adds moves. O(moves · log jobs).
+    pub(crate) fn add(&mut self, moves: &[JobMove]) {
+        for JobMove { job, reason, .. } in moves {
+            if reason != RETURNED {
+                self.returned.remove(job);
+                self.moved.insert(job.clone());
+            } else if !self.moved.contains(job) {
+                self.returned.insert(job.clone());
+            }
+        }
+    }
+}
+
 impl Settled<'_> {
     /// Returns a headline and, if jobs moved, a table of workers, at most `columns` wide if the names
     /// permit it. For a large pool the table has only workers whose jobs changed.
@@ -142,7 +167,7 @@ impl Settled<'_> {
         for example in &self.examples {
             let _ = write!(lines, "\n  {example}");
         }
-        if self.before == self.now {
+        if self.before == self.now && self.moves.moved.is_empty() {
             return lines;
         }
         let width = self.view.workers.keys().map(String::len).max().unwrap_or_default();
@@ -181,19 +206,25 @@ impl Settled<'_> {
 
     /// Returns the headline; `mark` explains the mark of moved jobs, and of new jobs among old ones.
     fn headline_with(&self, mark: &str) -> String {
-        let Self { took, before, view, now, unassigned, examples: _, failing } = self;
+        let Self { took, before, view, now, moves, unassigned, examples: _, failing } = self;
         let jobs = counted(now.running().count(), "job");
         let workers = counted(view.workers.len(), "worker");
         let workers =
             if now.everywhere.is_empty() { workers } else { format!("each of {workers}") };
         let new = now.running().filter(|job| !before.runs(job)).count();
-        let moved = now.assignment.iter().filter(|(job, _)| self.is_moved(job)).count();
+        let [moved, returned] = [&moves.moved, &moves.returned]
+            .map(|jobs| jobs.iter().filter(|job| now.runs(job)).count());
         let is_done = |job: &JobName| now.done.contains(job);
         let wanted = |job| now.runs(job) || is_done(job) || unassigned.contains_key(job);
         let removed = before.running().filter(|job| !wanted(job)).count();
         let done = now.done.iter().filter(|job| !before.done.contains(*job)).count();
-        let mut changes =
-            vec![(new, "new"), (removed, "removed"), (done, "done"), (moved, "moved")];
+        let mut changes = vec![
+            (new, "new"),
+            (removed, "removed"),
+            (done, "done"),
+            (moved, "moved"),
+            (returned, "returned"),
+        ];
         changes.retain(|(count, _)| 0 < *count);
         let is_marked = before.running().next().is_some() && 0 < new + moved;
         let mark = if is_marked { mark } else { "" };
@@ -213,7 +244,7 @@ impl Settled<'_> {
             let count = unassigned.values().filter(|r| r.as_str() == reason).count();
             let _ = write!(line, ", {} without a worker ({reason})", number(count));
         }
-        if before == now && unassigned.is_empty() {
+        if before == now && **moves == Moves::default() && unassigned.is_empty() {
             line.push_str(", nothing moved");
         }
         line
@@ -222,14 +253,8 @@ impl Settled<'_> {
     /// Returns the name of a job, with a mark if it moved, or is new among old ones.
     fn marked(&self, job: &JobName) -> String {
         let is_new = self.before.running().next().is_some() && !self.before.runs(job);
-        let mark = if is_new || self.is_moved(job) { "+" } else { "" };
+        let mark = if is_new || self.moves.moved.contains(job) { "+" } else { "" };
         format!("{mark}{job}")
-    }
-
-    fn is_moved(&self, job: &JobName) -> bool {
-        let now = self.now.assignment.holder(job);
-        let differs = |before: Slot| now.is_some_and(|now| now != before);
-        self.before.assignment.holder(job).is_some_and(differs)
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
-use crate::pool::moves::{Moved, Moves};
 use crate::pool::outlets::Timed;
 use crate::pool::snapshot::Snapshot;
 
@@ -22,7 +21,6 @@ pub(super) enum Learned {
 /// The state of the pool, and facts derived from it.
 pub(super) struct Digest {
     pub(super) snapshot: Arc<Snapshot>,
-    pub(super) moved: Moved,
     /// Maximum number of jobs of a worker, including jobs that it is releasing.
     pub(super) most: usize,
     /// Number of jobs without a worker, by reason.
@@ -31,12 +29,11 @@ pub(super) struct Digest {
 
 impl Digest {
     /// Examines a snapshot. O(jobs).
-    pub(super) fn of(moves: &mut Moves, snapshot: Arc<Snapshot>) -> Self {
-        let seen = moves.seen(&snapshot);
+    pub(super) fn of(snapshot: Arc<Snapshot>) -> Self {
         let loads = snapshot.status.workers.iter().map(|worker| worker.jobs + worker.releasing);
         let most = loads.max().unwrap_or_default();
         let unassigned = snapshot.status.unassigned_by_reason();
-        Self { snapshot, moved: seen, most, unassigned }
+        Self { snapshot, most, unassigned }
     }
 }
 
@@ -55,18 +52,15 @@ async fn learn(
     mut messages: mpsc::Receiver<Timed>,
     learned: mpsc::Sender<Learned>,
 ) {
-    let (mut moves, mut has_snapshots) = (Moves::default(), true);
+    let mut has_snapshots = true;
     loop {
-        // Snapshots precede messages: the moves in a snapshot are older than later messages.
+        // Snapshots precede messages: a message may be about the newest snapshot.
         let one = tokio::select! {
             biased;
             changed = snapshots.changed(), if has_snapshots => {
                 has_snapshots = changed.is_ok();
                 let snapshot = Arc::clone(&snapshots.borrow_and_update());
-                let mut seen = moves;
-                let digested = spawn_blocking(move || (Digest::of(&mut seen, snapshot), seen));
-                let Ok((digest, seen)) = digested.await else { return };
-                moves = seen;
+                let Ok(digest) = spawn_blocking(move || Digest::of(snapshot)).await else { return };
                 Learned::Pool(digest)
             }
             message = messages.recv() => match message {

@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 
 use swarm_core::Title;
 use swarm_view::status::Status;
-use swarm_view::words::counted;
 use swarm_view::workers::WorkerRow;
 
 use super::learn::Digest;
 use super::questions::{Note, Question};
 use super::reader::JobLog;
-use crate::pool::moves::Move;
 use crate::pool::outlets::{Message, Paths};
 use crate::pool::snapshot::{JobRow, Snapshot};
 use crate::processes::reports::Reports;
@@ -161,10 +159,9 @@ impl Model {
         }
     }
 
-    /// Stores the state at `now`, logs the moves, and returns the previous state, whose deallocation
-    /// may take a while. O(jobs).
-    pub(super) fn on_snapshot(&mut self, digest: Digest, now: Instant) -> Arc<Snapshot> {
-        let Digest { snapshot, moved, most, unassigned } = digest;
+    /// Stores the state, and returns the previous one, whose deallocation may take a while. O(jobs).
+    pub(super) fn on_snapshot(&mut self, digest: Digest) -> Arc<Snapshot> {
+        let Digest { snapshot, most, unassigned } = digest;
         let selected = self.selected_job().map(|job| job.name.clone());
         let before = std::mem::replace(&mut self.snapshot, snapshot);
         (self.most, self.unassigned) = (most, unassigned);
@@ -176,30 +173,15 @@ impl Model {
         if let Some(name) = selected {
             self.select_job(&name);
         }
-        // The newest entry is first, so the last move is logged first.
-        let rest = moved.count - moved.first.len();
-        if 0 < rest {
-            let text = format!("… and {} moved", counted(rest, "more job"));
-            self.log(Entry { at: now, tone: Tone::Move, text });
-        }
-        for one in moved.first.iter().rev() {
-            let text = described(one, &[&self.snapshot, &before]);
-            self.log(Entry { at: now, tone: Tone::Move, text });
-        }
         before
     }
 
     /// Logs a message at `now`.
     pub(super) fn on_message(&mut self, message: Message, now: Instant) {
-        if let Message::Info(text) = &message
-            && let Some(entry) = self.events.iter_mut().find(|entry| is_reason(text, entry))
-        {
-            entry.text.clone_from(text);
-            return;
-        }
         let (tone, text) = match message {
             Message::Info(text) => (Tone::Plain, text),
             Message::Problem(text) => (Tone::Bad, text),
+            Message::Moved(text) => (Tone::Move, text),
             Message::Settled(text) => (Tone::Good, text),
         };
         self.log(Entry { at: now, tone, text });
@@ -297,21 +279,6 @@ impl Model {
             Some(_) | None => Duration::from_secs(10),
         }
     }
-}
-
-/// Whether a text adds the reason to a listed move. The history has it a while after the move.
-fn is_reason(text: &str, entry: &Entry) -> bool {
-    let rest = text.strip_prefix(&*entry.text).filter(|_| entry.tone == Tone::Move);
-    rest.is_some_and(|rest| rest.starts_with(" ("))
-}
-
-/// Describes a move. Worker names come from the first snapshot that has them.
-fn described(one: &Move, snapshots: &[&Snapshot]) -> String {
-    let name = |slot: u32| {
-        let mut found = snapshots.iter().filter_map(|snapshot| snapshot.status.worker(slot));
-        found.next().map_or_else(|| format!("slot {slot}"), |worker| worker.name.clone())
-    };
-    format!("{}: {} → {}", one.job, name(one.from), name(one.to))
 }
 
 /// Whether the name or the title of a job contains a text.

@@ -13,7 +13,6 @@ use swarm_view::workers::WorkerRow;
 
 use super::learn::Digest;
 use super::*;
-use crate::pool::moves::Moves;
 use crate::pool::outlets::Message;
 use crate::pool::snapshot::{JobRow, Snapshot};
 use crate::print::terminal::Key;
@@ -58,18 +57,16 @@ fn paths(file: &str) -> Paths {
     Paths { file: Some(file.to_owned()), dir: "/home/me/streams".to_owned() }
 }
 
-/// Makes the model of a pool at the beginning of `time`.
-fn model(snapshot: Snapshot, time: Instant) -> Model {
+/// Makes the model of a pool.
+fn model(snapshot: Snapshot) -> Model {
     let mut model = Model::new(paths("streams.yaml"));
-    on_snapshot(&mut model, snapshot, time);
+    on_snapshot(&mut model, snapshot);
     model
 }
 
-/// Passes the model a new state, which it compares with the previous one.
-fn on_snapshot(model: &mut Model, snapshot: Snapshot, time: Instant) {
-    let mut moves = Moves::default();
-    moves.seen(&model.snapshot);
-    model.on_snapshot(Digest::of(&mut moves, snapshot.into()), time);
+/// Passes the model a new state.
+fn on_snapshot(model: &mut Model, snapshot: Snapshot) {
+    model.on_snapshot(Digest::of(snapshot.into()));
 }
 
 fn drawn(model: &Model, now: Instant, size: (u16, u16), palette: Palette) -> Buffer {
@@ -88,7 +85,7 @@ fn text(model: &Model, now: Instant, size: (u16, u16)) -> String {
 
 /// Makes a pool in the middle of a move, with earlier events.
 fn busy(time: Instant) -> Model {
-    let mut model = model(pool(&[&["a1", "b2", "c3", "d4"], &["e5"]]), time);
+    let mut model = model(pool(&[&["a1", "b2", "c3", "d4"], &["e5"]]));
     model.on_message(Message::Settled("settled in 9 ms: 5 jobs on 2 workers".into()), time);
     let complaint = "streams.yaml: unknown field `spec.jbos`; did you mean `jobs`?";
     let later = time + Duration::from_secs(70);
@@ -99,7 +96,9 @@ fn busy(time: Instant) -> Model {
     snapshot.status.unassigned =
         vec![UnassignedRow { job: "f6".to_owned(), reason: "pin".into(), message: None }];
     snapshot.status.jobs.unassigned = 1;
-    on_snapshot(&mut model, snapshot, later + Duration::from_secs(20));
+    on_snapshot(&mut model, snapshot);
+    let moved = Message::Moved("d4: swarm-worker-0 → swarm-worker-1 (balance)".into());
+    model.on_message(moved, later + Duration::from_secs(20));
     model
 }
 
@@ -118,7 +117,7 @@ fn the_screen_shows_the_state_of_the_pool_and_its_events() {
   b2
   c3  stopping
 ── events newest first ──────────────────────────────────────
-   3 s  d4: swarm-worker-0 → swarm-worker-1
+   3 s  d4: swarm-worker-0 → swarm-worker-1 (balance)
   23 s  streams.yaml: unknown field `spec.jbos`; did you
         mean `jobs`?
  1 min  settled in 9 ms: 5 jobs on 2 workers
@@ -135,7 +134,7 @@ fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
     let names: Vec<_> = (0..1_000).map(|n| format!("job-{n}")).collect();
     let jobs: Vec<_> = names.iter().map(|name| [name.as_str()]).collect();
     let jobs: Vec<&[&str]> = jobs.iter().map(<[_; 1]>::as_slice).collect();
-    let mut model = model(pool(&jobs), time);
+    let mut model = model(pool(&jobs));
     let steps = [
         (Key::Down, 1),
         (Key::PageDown, 11),
@@ -160,53 +159,16 @@ fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
         assert!(shown.contains(&format!("\n  job-{at}\n")), "{shown}");
     }
     // The pool shrinks, and the selected worker no longer exists.
-    on_snapshot(&mut model, pool(&jobs[..2]), time);
+    on_snapshot(&mut model, pool(&jobs[..2]));
     assert_eq!(model.selected().unwrap().slot, 1);
     assert_eq!(press(&mut model, "qy"), Wish::End);
     assert_eq!(model.pressed(Key::Interrupt), Wish::Interrupt);
 }
 
 #[test]
-fn a_job_has_moved_when_it_has_another_worker_and_not_before() {
+fn many_messages_are_kept_within_bounds() {
     let time = Instant::now();
-    let mut moves = Moves::default();
-    let mut model = Model::new(Paths::default());
-    let mut see = |model: &mut Model, snapshot: Snapshot| {
-        model.on_snapshot(Digest::of(&mut moves, snapshot.into()), time);
-    };
-    see(&mut model, pool(&[&["a", "b"], &[]]));
-    see(&mut model, pool(&[&["a", "-b"], &["new"]]));
-    assert_eq!(model.events, []);
-    let mut free = pool(&[&["a"], &["new"]]);
-    free.holders
-        .insert(1, JobRow { name: "b".into(), title: None, state: "free", slot: None, token: 1 });
-    see(&mut model, free);
-    see(&mut model, pool(&[&["a"], &["b", "new"]]));
-    let texts: Vec<_> = model.events.iter().map(|entry| entry.text.as_str()).collect();
-    assert_eq!(texts, ["b: swarm-worker-0 → swarm-worker-1"]);
-    // The history of a cluster has the reason later.
-    let reason = "b: swarm-worker-0 → swarm-worker-1 (balance)";
-    model.on_message(Message::Info(reason.into()), time);
-    model.on_message(Message::Info("b: settled".into()), time);
-    let texts: Vec<_> = model.events.iter().map(|entry| entry.text.as_str()).collect();
-    assert_eq!(texts, ["b: settled", reason]);
-    model.events.pop_front();
-    // A job that was removed and added again is new.
-    see(&mut model, pool(&[&["a"], &["b"]]));
-    see(&mut model, pool(&[&["a", "new"], &["b"]]));
-    assert_eq!(model.events.len(), 1);
-}
-
-#[test]
-fn many_moves_and_messages_are_kept_within_bounds() {
-    let time = Instant::now();
-    let names: Vec<_> = (0..500).map(|n| format!("job-{n:03}")).collect();
-    let jobs: Vec<_> = names.iter().map(String::as_str).collect();
-    let mut model = model(pool(&[&jobs, &[]]), time);
-    on_snapshot(&mut model, pool(&[&[], &jobs]), time);
-    assert_eq!(model.events.len(), 101);
-    assert_eq!(model.events[0].text, "job-000: swarm-worker-0 → swarm-worker-1");
-    assert_eq!(model.events[100].text, "… and 400 more jobs moved");
+    let mut model = model(pool(&[&["a"]]));
     for n in 0..2_000 {
         model.on_message(Message::Info(n.to_string()), time);
     }
@@ -233,7 +195,7 @@ fn jobs_scroll_when_they_have_the_focus() {
     let time = Instant::now();
     let names: Vec<_> = (0..100).map(|n| format!("job-{n:02}")).collect();
     let jobs: Vec<_> = names.iter().map(String::as_str).collect();
-    let mut model = model(pool(&[&jobs, &[]]), time);
+    let mut model = model(pool(&[&jobs, &[]]));
     let size = (40, 20);
     let shown = text(&model, time, size);
     assert!(shown.contains("── jobs of swarm-worker-0 1–7 of 100 ─"), "{shown}");
@@ -246,14 +208,14 @@ fn jobs_scroll_when_they_have_the_focus() {
     // The job stays selected when others are added before it.
     let mut more = vec!["aaa"];
     more.extend(&jobs);
-    on_snapshot(&mut model, pool(&[&more, &[]]), time);
+    on_snapshot(&mut model, pool(&[&more, &[]]));
     assert_eq!(model.selected_job().unwrap().name, "job-97");
 }
 
 #[test]
 fn jobs_of_all_workers_are_found_by_a_part_of_their_names() {
     let time = Instant::now();
-    let mut model = model(pool(&[&["cars:new", "foo"], &["cars:old", "-bar"]]), time);
+    let mut model = model(pool(&[&["cars:new", "foo"], &["cars:old", "-bar"]]));
     press(&mut model, "/cars");
     let shown = text(&model, time, (60, 20));
     assert!(shown.contains("━━ jobs with `cars` 2 ━"), "{shown}");
@@ -291,7 +253,7 @@ fn without_worker(reason: &'static str) -> Snapshot {
 #[test]
 fn jobs_without_a_worker_are_listed_with_the_reason() {
     let time = Instant::now();
-    let mut model = model(without_worker("capacity"), time);
+    let mut model = model(without_worker("capacity"));
     press(&mut model, "u");
     let shown = text(&model, time, (60, 20));
     assert!(shown.contains("━━ jobs without a worker 1 ━"), "{shown}");
@@ -320,7 +282,7 @@ fn jobs_that_fail_are_listed_with_how_they_end() {
     };
     snapshot.status.failing = vec![failing("b", 7), failing("a", 1)];
     snapshot.status.jobs.failing = 2;
-    let mut model = model(snapshot, time);
+    let mut model = model(snapshot);
     press(&mut model, "e");
     let shown = text(&model, time, (100, 20));
     assert!(shown.contains("━━ jobs that fail 2 ━"), "{shown}");
@@ -346,7 +308,7 @@ fn the_page_of_a_job_has_the_ends_of_its_last_lines() {
         last_output: ["one", "two", "three", "four", "no camera"].map(long).into(),
     }];
     snapshot.status.jobs.failing = 1;
-    let mut model = model(snapshot, time);
+    let mut model = model(snapshot);
     press(&mut model, "e⏎");
     let shown = text(&model, time, (80, 30));
     for end in ["one", "two", "three", "four"] {
@@ -358,7 +320,7 @@ fn the_page_of_a_job_has_the_ends_of_its_last_lines() {
 #[test]
 fn the_events_scroll_and_stay_where_they_are_while_new_ones_come() {
     let time = Instant::now();
-    let mut model = model(pool(&[&["a"]]), time);
+    let mut model = model(pool(&[&["a"]]));
     for n in 0..50 {
         model.on_message(Message::Info(format!("event {n}.")), time);
     }
@@ -372,12 +334,12 @@ fn the_events_scroll_and_stay_where_they_are_while_new_ones_come() {
 }
 
 /// Makes the page of a job with this log.
-fn job_page(time: Instant, lines: &[&str]) -> Model {
+fn job_page(lines: &[&str]) -> Model {
     let mut snapshot = pool(&[&["a"], &["cars"]]);
     let params = [("url".to_owned(), "rtsp://camera".to_owned())].into_iter().collect();
     let wanted = swarm_core::Job { params, ..swarm_core::Job::default() };
     snapshot.wanted = [(swarm_core::JobName::new("cars").unwrap(), wanted)].into_iter().collect();
-    let mut model = model(snapshot, time);
+    let mut model = model(snapshot);
     assert_eq!(model.log_wanted(), None);
     press(&mut model, "/ars⏎");
     let asked = model.log_wanted().unwrap();
@@ -394,7 +356,7 @@ fn on_log(model: &mut Model, lines: &[&str], dropped: u64) {
 #[test]
 fn a_job_has_a_page_with_its_worker_its_params_and_its_log() {
     let time = Instant::now();
-    let mut model = job_page(time, &["started job=cars", "a line that is longer than the screen"]);
+    let mut model = job_page(&["started job=cars", "a line that is longer than the screen"]);
     let expected = "
  streams  ● Settled      revision 3
  2 jobs on 2 workers
@@ -427,7 +389,7 @@ fn a_log_scrolls_is_searched_and_stays_where_it_is_while_it_grows() {
     let time = Instant::now();
     let lines: Vec<_> = (0..100).map(|n| format!("line {n}.")).collect();
     let mut lines: Vec<_> = lines.iter().map(String::as_str).collect();
-    let mut model = job_page(time, &lines);
+    let mut model = job_page(&lines);
     let last = |model: &Model| {
         let shown = text(model, time, (60, 20));
         shown.lines().rfind(|line| line.starts_with("line ")).map(str::to_owned)
@@ -460,7 +422,7 @@ fn a_log_scrolls_is_searched_and_stays_where_it_is_while_it_grows() {
 #[test]
 fn the_keys_are_listed_and_ctrl_z_and_ctrl_c_work_everywhere() {
     let time = Instant::now();
-    let mut model = model(pool(&[&["a"]]), time);
+    let mut model = model(pool(&[&["a"]]));
     for keys in ["", "?", "/a", "⏎", "/b"] {
         press(&mut model, keys);
         assert_eq!(model.pressed(Key::Suspend), questions::Wish::Suspend);
@@ -498,7 +460,7 @@ fn what_has_to_be_mended_stays_in_sight_until_it_is() {
     snapshot.status.invalid_file =
         Some(InvalidFile { message, excerpt: Some("7 | jbos:\n  | ^".into()), since_unix_s: 0 });
     snapshot.status.undelivered = Some("the view of swarm-worker-0 is too large".to_owned());
-    let shown = text(&model(snapshot, time), time, (61, 27));
+    let shown = text(&model(snapshot), time, (61, 27));
     let expected = "
  streams  ● not delivered to the workers          revision 3
  1 job on 1 worker
@@ -521,7 +483,7 @@ fn a_name_that_is_longer_than_the_line_is_shortened_and_a_sentence_broken() {
     assert_eq!(lines::words("abc", 0), ["a", "b", "c"]);
     let time = Instant::now();
     let name = format!("{}-end", "x".repeat(90));
-    let mut model = model(pool(&[&[&name]]), time);
+    let mut model = model(pool(&[&[&name]]));
     model.on_message(Message::Info(format!("{name} is gone")), time);
     let shown = text(&model, time, (80, 20));
     assert_eq!(shown.matches("-end").count(), 2, "{shown}");
@@ -534,7 +496,7 @@ fn a_worker_that_may_be_frozen_shows_for_how_long_it_has_been_silent() {
     let mut snapshot = pool(&[&["a1"], &["b2"]]);
     snapshot.status.workers[1].silent_since_unix_s = Some(0);
     snapshot.silent.insert(1, time);
-    let model = model(snapshot, time);
+    let model = model(snapshot);
     let shown = text(&model, time + Duration::from_secs(7), (80, 12));
     let line = shown.lines().find(|line| line.contains("swarm-worker-1")).unwrap();
     assert!(line.ends_with(" 1  silent for 7 s"), "{shown}");
@@ -553,7 +515,7 @@ fn the_end_is_announced() {
     let ending = Ending { jobs: 40, left: 3, until_unix_s: 0, ..Ending::default() };
     let mut snapshot = (*model.snapshot).clone();
     snapshot.status.ending = Some(ending);
-    on_snapshot(&mut model, snapshot, time);
+    on_snapshot(&mut model, snapshot);
     let shown = text(&model, time, (80, 24));
     let what = "3 of 40 jobs are still stopping, at most 0 s; Ctrl-C kills them";
     assert!(shown.ends_with(&format!("\n {what}\n")), "{shown}");
@@ -562,9 +524,9 @@ fn the_end_is_announced() {
 #[test]
 fn the_pool_ends_by_a_key_only_once_that_was_confirmed() {
     let time = Instant::now();
-    let mut empty = model(pool(&[&[]]), time);
+    let mut empty = model(pool(&[&[]]));
     assert_eq!(press(&mut empty, "q"), questions::Wish::End, "no job runs");
-    let mut model = model(pool(&[&["a", "-b"]]), time);
+    let mut model = model(pool(&[&["a", "-b"]]));
     assert_eq!(press(&mut model, "q"), questions::Wish::Nothing);
     let shown = text(&model, time, (80, 24));
     let question = " end the pool and stop 2 jobs?  y: yes   any other key: no\n";
@@ -605,7 +567,7 @@ proptest! {
         let jobs: Vec<_> = names.iter().map(String::as_str).collect();
         let mut shares: Vec<&[&str]> = jobs.chunks(most.max(1)).collect();
         shares.resize(workers, &[]);
-        let mut model = model(pool(&shares), time);
+        let mut model = model(pool(&shares));
         for text in ["", "x", "a sentence of some length", &"x".repeat(300)] {
             model.on_message(Message::Info(text.into()), time);
         }
@@ -631,7 +593,7 @@ fn a_pool_that_is_only_read_names_commands_and_has_no_key_that_acts() {
     let time = Instant::now();
     let mut snapshot = pool(&[&["a1", "b2"]]);
     snapshot.status.warnings = vec!["WorkersOutdated: w-0 runs version 0.1".to_owned()];
-    let mut model = model(snapshot, time);
+    let mut model = model(snapshot);
     model.ends = Ends::Reader;
     model.paths.dir = " -n media".to_owned();
     model.pressed(Key::Tab);

@@ -13,12 +13,10 @@ use swarm_view::picture::JobFacts;
 use swarm_view::status::FailingRow;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::pool::by_hand::{Action, Hands};
 use crate::pool::events::Events;
-use crate::pool::moves::Moves;
 use crate::pool::snapshot::{JobRow, Snapshot};
 use crate::processes::reports::Reports;
 
@@ -175,13 +173,12 @@ fn known(snapshots: &watch::Receiver<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
     snapshot.status.is_known().then_some(snapshot)
 }
 
-/// Updates the metrics after every change. Changes that arrive meanwhile are combined.
+/// Updates the gauges after every change. Changes that arrive meanwhile are combined.
 async fn measure(
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
     metrics: PoolMetrics,
     ready: watch::Sender<Readiness>,
 ) {
-    let mut moves = Moves::default();
     while snapshots.changed().await.is_ok() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
         if !snapshot.status.is_known() {
@@ -193,19 +190,9 @@ async fn measure(
             None => Readiness::Ready,
         };
         metrics.observe_health(snapshot.status.jobs.failing, invalid.is_some());
-        let metrics = metrics.clone();
-        // A large pool takes a while, which must not delay other tasks.
-        let measured = spawn_blocking(move || {
-            metrics.moved(moves.seen(&snapshot).count);
-            let count =
-                |state| snapshot.status.workers.iter().filter(|it| it.state == state).count();
-            let workers = WORKER_STATES.map(|state| (state, count(state)));
-            metrics.observe_workers(workers);
-            metrics.observe_settled(snapshot.status.settled);
-            moves
-        });
-        let Ok(measured) = measured.await else { return };
-        moves = measured;
+        let count = |state| snapshot.status.workers.iter().filter(|it| it.state == state).count();
+        metrics.observe_workers(WORKER_STATES.map(|state| (state, count(state))));
+        metrics.observe_settled(snapshot.status.settled);
         ready.send_replace(readiness);
     }
     // Requests are answered until the workers have ended.

@@ -60,9 +60,12 @@ impl Operation {
             |session: &SessionId, job: &str| sessions.acknowledged(ledger, session, job);
         self.history.acknowledge(ledger, &granted, acknowledged);
         let turn = (decision, &self.decided, observed);
-        for standstill in self.history.observe(unix_ms(), &before, turn, &edits, is_settled) {
+        let recorded = self.history.observe(unix_ms(), &before, turn, &edits, is_settled);
+        for standstill in recorded.standstills {
             self.outlets.metrics.stood_still(standstill);
         }
+        self.outlets.moved(&recorded.moves);
+        self.moves.add(&recorded.moves);
         let phases = self.phases(decision);
         let mut snapshot =
             Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
@@ -105,6 +108,7 @@ impl Operation {
             before: &self.settled,
             view: &decision.ledger.view(),
             now: &now,
+            moves: &std::mem::take(&mut self.moves),
             unassigned: &decision.plan.unassigned,
             examples: turn.examples_without_worker(),
             failing,

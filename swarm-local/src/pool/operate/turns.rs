@@ -74,7 +74,9 @@ impl Operation {
                 let Some(turn) = turn else { return Ok(Some(None)) };
                 let recheck_in = turn.decision.recheck_in;
                 self.sessions.published(self.views.marks());
-                self.turned = Some((turn.before, turn.granted));
+                // A turn in between may have failed after its ledger was saved.
+                let last = self.decision.take().map(|(last, _)| last.ledger);
+                self.turned = Some((last.unwrap_or(turn.before), turn.granted));
                 self.decided = self.wanted.desired.clone();
                 self.decision = Some((turn.decision, observed));
                 Ok(Some(recheck_in))

@@ -14,6 +14,16 @@ fn pool(workers: &[&[&str]]) -> (Assignment, View) {
 }
 
 fn report(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: usize) -> String {
+    report_of_moves(before, after, &Moves::default(), unassigned, columns)
+}
+
+fn report_of_moves(
+    before: &[&[&str]],
+    after: &[&[&str]],
+    moves: &Moves,
+    unassigned: &[&str],
+    columns: usize,
+) -> String {
     let (before, _) = pool(before);
     let (assignment, view) = pool(after);
     let now = Placed { assignment, ..Placed::default() };
@@ -21,14 +31,14 @@ fn report(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: u
     let unassigned = names(unassigned).into_iter().map(|job| (job, Unassigned::NoWorkers));
     let unassigned = unassigned.collect();
     let took = Duration::from_millis(41);
-    settled(took, &before, &view, &now, &unassigned).report(columns)
+    settled(took, &before, &view, (&now, moves), &unassigned).report(columns)
 }
 
 fn settled<'a>(
     took: Duration,
     before: &'a Placed,
     view: &'a View,
-    now: &'a Placed,
+    (now, moves): (&'a Placed, &'a Moves),
     unassigned: &'a BTreeMap<JobName, Unassigned>,
 ) -> Settled<'a> {
     let example = |(job, why): (&JobName, &Unassigned)| WithoutWorker {
@@ -37,7 +47,7 @@ fn settled<'a>(
         sentence: "the pool has no worker".to_owned(),
     };
     let examples = unassigned.iter().take(1).map(example).collect();
-    Settled { took, before, view, now, unassigned, examples, failing: 0 }
+    Settled { took, before, view, now, moves, unassigned, examples, failing: 0 }
 }
 
 fn names(names: &[&str]) -> BTreeSet<JobName> {
@@ -50,7 +60,7 @@ fn jobs_that_every_worker_runs_are_counted_and_done_ones_are_not_removed() {
     let (_, view) = pool(&[&["a", "b", "c"], &["a", "b", "c"]]);
     let report = |before: &Placed, now: &Placed, view: &View| {
         let took = Duration::from_millis(23_681);
-        settled(took, before, view, now, &BTreeMap::new()).report(80)
+        settled(took, before, view, (now, &Moves::default()), &BTreeMap::new()).report(80)
     };
     let expected = "\
 settled in 23.7 s: 3 jobs on each of 2 workers, 3 new
@@ -78,9 +88,12 @@ settled in 41 ms: 3 jobs on 2 workers, 3 new
 
 #[test]
 fn later_tables_mark_what_came_and_count_what_went() {
-    let text = report(&[&["a", "b", "c"], &["d"]], &[&["a", "b"], &["c", "e"]], &[], 80);
+    let moves = Moves { moved: names(&["c", "gone"]), returned: names(&["a"]) };
+    let (before, after): ([&[&str]; 2], [&[&str]; 2]) =
+        ([&["a", "b", "c"], &["d"]], [&["a", "b"], &["c", "e"]]);
+    let text = report_of_moves(&before, &after, &moves, &[], 80);
     let expected = "\
-settled in 41 ms: 4 jobs on 2 workers, 1 new, 1 removed, 1 moved (marked +)
+settled in 41 ms: 4 jobs on 2 workers, 1 new, 1 removed, 1 moved, 1 returned (marked +)
   w-0     2  a b
   w-1     2  +c +e";
     assert_eq!(text, expected);
@@ -90,6 +103,17 @@ settled in 41 ms: 4 jobs on 2 workers, 1 new, 1 removed, 1 moved (marked +)
 fn where_nothing_moved_there_is_no_table() {
     let text = report(&[&["a"]], &[&["a"]], &[], 80);
     assert_eq!(text, "settled in 41 ms: 1 job on 1 worker, nothing moved");
+    let returned = Moves { returned: names(&["a"]), ..Moves::default() };
+    let text = report_of_moves(&[&["a"]], &[&["a"]], &returned, &[], 80);
+    assert_eq!(text, "settled in 41 ms: 1 job on 1 worker, 1 returned");
+}
+
+#[test]
+fn a_job_that_moved_away_and_back_is_marked() {
+    let moves = Moves { moved: names(&["a"]), ..Moves::default() };
+    let text = report_of_moves(&[&["a", "b"]], &[&["a", "b"]], &moves, &[], 80);
+    let expected = "settled in 41 ms: 2 jobs on 1 worker, 1 moved (marked +)\n  w-0     2  +a b";
+    assert_eq!(text, expected);
 }
 
 #[test]

@@ -57,17 +57,28 @@ fn drawn_sample() -> Buffer {
     let at = |seconds| time + Duration::from_secs(seconds);
     let mut model = Model::new(paths("deploy/samples/streams.yaml"));
     let three = planned(&Assignment::default(), 3);
-    on_snapshot(&mut model, pool_with(&three, 3), at(0));
+    on_snapshot(&mut model, pool_with(&three, 3));
     let settled = |text: &str| Message::Settled(text.to_owned());
     model.on_message(settled("settled in 11 ms: 27 jobs on 3 workers, 27 new"), at(0));
     let killed = "swarm-worker-1 was ended by signal 9; restarting it";
     model.on_message(Message::Info(killed.into()), at(40));
-    model.on_message(settled("settled in 9 ms: 27 jobs on 3 workers, nothing moved"), at(40));
+    let moved = |job: &str, from: u32, to: u32, reason: &str| {
+        Message::Moved(format!("{job}: swarm-worker-{from} → swarm-worker-{to} ({reason})"))
+    };
+    for (job, slot) in three.iter().filter(|(_, slot)| slot.0 == 1) {
+        model.on_message(moved(job.as_str(), slot.0, slot.0, "returned"), at(40));
+    }
+    model.on_message(settled("settled in 9 ms: 27 jobs on 3 workers, 9 returned"), at(40));
     let four = planned(&three, 4);
     let mut snapshot = pool_with(&four, 4);
     snapshot.status.workers[1].restarts = Some(1);
     snapshot.status.revision = 5;
-    on_snapshot(&mut model, snapshot, at(68));
+    on_snapshot(&mut model, snapshot);
+    for (job, to) in four.iter() {
+        if let Some(from) = three.holder(job).filter(|from| *from != to) {
+            model.on_message(moved(job.as_str(), from.0, to.0, "balance"), at(68));
+        }
+    }
     model.on_message(settled("settled in 14 ms: 27 jobs on 4 workers, 6 moved"), at(68));
     model.pressed(Key::End);
     drawn(&model, at(75), SIZE, Palette::Colours)

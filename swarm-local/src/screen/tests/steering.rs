@@ -11,7 +11,7 @@ fn acts(action: Action, job: &str) -> Wish {
 #[test]
 fn a_selected_job_is_acted_on_and_a_question_comes_before_a_stop() {
     let time = Instant::now();
-    let mut model = model(without_worker("suspended"), time);
+    let mut model = model(without_worker("suspended"));
     assert_eq!(press(&mut model, "r"), Wish::Nothing);
     let shown = text(&model, time, (80, 24));
     assert!(shown.ends_with("\n select a job first: Tab goes to the jobs\n"), "{shown}");
@@ -35,7 +35,7 @@ fn a_selected_job_is_acted_on_and_a_question_comes_before_a_stop() {
 #[test]
 fn the_answer_to_an_action_is_shown_until_the_next_key() {
     let time = Instant::now();
-    let mut model = model(pool(&[&["a"]]), time);
+    let mut model = model(pool(&[&["a"]]));
     model.on_answer(Err("`a` is \u{1b}[2Jrunning".to_owned()));
     let shown = text(&model, time, (60, 20));
     assert!(shown.contains(" `a` is "), "{shown}");
@@ -54,7 +54,7 @@ fn a_title_is_next_to_the_name_and_is_found() {
     let time = Instant::now();
     let mut snapshot = pool(&[&["a", "b"]]);
     snapshot.holders[1].title = Some(swarm_core::Title::new("Haustür").unwrap());
-    let mut model = model(snapshot, time);
+    let mut model = model(snapshot);
     let shown = text(&model, time, (60, 20));
     assert!(shown.contains("\n  a\n  b  Haustür\n"), "{shown}");
     press(&mut model, "/Haus⏎");
@@ -65,7 +65,7 @@ fn a_title_is_next_to_the_name_and_is_found() {
 #[test]
 fn a_view_of_a_pool_elsewhere_is_left_without_a_question() {
     let time = Instant::now();
-    let mut model = Model { ends: Ends::View, ..model(pool(&[&["a"]]), time) };
+    let mut model = Model { ends: Ends::View, ..model(pool(&[&["a"]])) };
     let shown = text(&model, time, (60, 20));
     assert!(shown.contains(" q detach   ? keys"), "{shown}");
     assert_eq!(press(&mut model, "q"), Wish::End);
@@ -74,7 +74,7 @@ fn a_view_of_a_pool_elsewhere_is_left_without_a_question() {
     press(&mut model, "x");
     let mut snapshot = (*model.snapshot).clone();
     snapshot.status.ending = Some(Ending::default());
-    on_snapshot(&mut model, snapshot, time);
+    on_snapshot(&mut model, snapshot);
     let shown = text(&model, time, (90, 20));
     assert!(shown.starts_with(" streams  ● ending"), "{shown}");
     assert!(shown.ends_with("at most 0 s; q detaches\n"), "{shown}");
