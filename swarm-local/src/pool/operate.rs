@@ -1,46 +1,43 @@
 //! The main loop: runs a turn after every change, and reports when the pool is settled.
 
 mod again;
+mod inputs;
 mod report;
 mod requests;
+mod stores;
 mod turns;
 mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use swarm_adapters_host::channel::Versions;
-use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::Socket;
-use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::timer;
 use swarm_core::ports::LedgerStore as _;
 use swarm_core::{
     Autoscaler, Decider, Decision, Desired, Failing, Failover, JobName, Ledger, Needs, Observed,
     Slot, Unassigned,
 };
-use swarm_view::status::InvalidFile;
-use tokio::sync::{mpsc, watch};
-use tokio::time::Interval;
 
+use self::again::Claim;
+use self::inputs::Inputs;
+pub(crate) use self::inputs::Sources;
+use self::stores::Stores;
 use self::turns::{ObservationKey, Problem};
-use super::by_hand::{self, ByHand};
+use super::by_hand;
 use super::ending::{self, Cause, Granted, report_killed};
-use super::failures::{Failures, News};
+use super::failures::Failures;
 use super::history::History;
 use super::outlets::Outlets;
-use super::pool_views::PoolViews;
-use super::sessions::Sessions;
 use super::shutdown::Shutdown;
 use super::until::{self, End, Until};
 use crate::print::text::{self, Moves, Placed};
+use crate::processes::Workers;
 use crate::processes::worker::WorkerProgram;
-use crate::processes::{Processes, Workers};
-use crate::settings::input::{self, Edit, Input, Wanted};
+use crate::settings::input::{Edit, Wanted};
 use crate::state_dir::state::StateDir;
 
 /// Time between two checks of `--until-settled`.
@@ -65,21 +62,10 @@ const TIDY: Duration = Duration::from_secs(10);
 
 /// A Swarm that runs on this machine.
 pub(crate) struct Operation {
-    input: Input,
-    requests: mpsc::Receiver<by_hand::Request>,
-    by_hand: ByHand,
-    wanted: Wanted,
-    dir: StateDir,
-    /// The socket in the directory, if it could be made.
-    socket: Option<Arc<Socket>>,
-    /// The times of the checks whether the state directory is lost.
-    dir_checks: Interval,
+    inputs: Inputs,
+    claim: Claim,
     worker: WorkerProgram,
-    ledgers: FileLedgerStore,
-    views: PoolViews,
-    processes: Processes,
-    workers: watch::Receiver<Workers>,
-    sessions: Sessions,
+    stores: Stores,
     outlets: Outlets,
     /// Latest time of the first turn of this run; `None` after it.
     joined_by: Option<Instant>,
@@ -96,8 +82,6 @@ pub(crate) struct Operation {
     history: History,
     /// The wishes of the user in the last turn.
     decided: Desired,
-    /// The edited fields of the file that the history does not have.
-    edits: Vec<String>,
     /// The ledger before the last turn and the jobs that the turn granted, until it is recorded.
     turned: Option<(Ledger, BTreeSet<JobName>)>,
     /// The decision of the last turn, and its observations.
@@ -122,16 +106,12 @@ pub(crate) struct Operation {
     versions: BTreeMap<Slot, Versions>,
     /// Failures that were reported to the user.
     failures: Failures,
-    /// News of the workers.
-    news: News,
     /// Number of killed jobs and workers that were already reported.
     killed_reported: usize,
     /// Number of reported ends of each worker.
     deaths_reported: BTreeMap<Slot, u32>,
     /// Reason why the desired state is not delivered to the workers.
     problem: Option<Problem>,
-    /// The error of the file, while it is invalid.
-    invalid_file: Option<InvalidFile>,
 }
 
 /// Reason for waking the loop.
@@ -146,76 +126,26 @@ enum Woken {
     Signalled,
 }
 
-/// The sources of requests: the file, and a person.
-pub(crate) struct Sources {
-    pub(crate) input: Input,
-    pub(crate) requests: mpsc::Receiver<by_hand::Request>,
-}
-
-/// The stores and processes of a pool, which keep their state in its directory.
-struct Stores {
-    ledgers: FileLedgerStore,
-    views: PoolViews,
-    sessions: Sessions,
-    processes: Processes,
-}
-
-impl Stores {
-    fn open(
-        dir: &Path,
-        wanted: &Wanted,
-        worker: &WorkerProgram,
-        outlets: &Outlets,
-    ) -> anyhow::Result<Self> {
-        let cannot = || format!("the state directory {} cannot be used", dir.display());
-        let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
-        let views = PoolViews::open(dir).with_context(cannot)?;
-        views.set_details(wanted.details());
-        let sessions =
-            Sessions::open(dir, wanted.lease, outlets.reports.clone()).with_context(cannot)?;
-        worker.run_log().begin(dir).with_context(cannot)?;
-        let command = worker.command(dir, sessions.terms());
-        let processes =
-            Processes::open(dir, command, wanted.lease.stop_timeout, outlets.reports.clone())
-                .with_context(cannot)?;
-        wanted.job_logs().write(&processes.job_logs()).with_context(cannot)?;
-        Ok(Self { ledgers, views, sessions, processes })
-    }
-}
-
 impl Operation {
     /// Prepares to run `wanted` with its state in `dir`. The time until the pool is first settled
     /// counts from `since`.
     pub(crate) async fn start(
         (dir, socket): (StateDir, Option<Arc<Socket>>),
         sources: Sources,
-        mut wanted: Wanted,
+        wanted: Wanted,
         worker: WorkerProgram,
         since: Instant,
         outlets: Outlets,
     ) -> anyhow::Result<Self> {
-        let Sources { input, requests } = sources;
-        let mut by_hand = ByHand::open(dir.path()).map_err(anyhow::Error::msg)?;
-        by_hand.apply(&mut wanted.desired.jobs);
-        let Stores { ledgers, views, sessions, processes } =
-            Stores::open(dir.path(), &wanted, &worker, &outlets)?;
-        let news = News::of(&processes);
-        let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
+        let inputs = Inputs::open(sources, wanted, dir.path())?;
+        let stores = Stores::open(dir.path(), &inputs.wanted, &worker, &outlets)?;
+        let settled = stores.ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
-            workers: processes.watch(),
-            input,
-            requests,
-            by_hand,
-            wanted,
+            inputs,
             history: History::open(dir.path()),
-            dir,
-            socket,
-            dir_checks: again::checks(),
+            claim: Claim::new(dir, socket),
             worker,
-            ledgers,
-            views,
-            processes,
-            sessions,
+            stores,
             outlets,
             joined_by: Some(Instant::now() + JOINED_WITHIN),
             seen: None,
@@ -225,7 +155,6 @@ impl Operation {
             scaler: Autoscaler::default(),
             started: Instant::now(),
             decided: Desired::default(),
-            edits: Vec::new(),
             turned: None,
             decision: None,
             delivered: None,
@@ -238,11 +167,9 @@ impl Operation {
             failover: Failover::default(),
             versions: BTreeMap::new(),
             failures: Failures::default(),
-            news,
             killed_reported: 0,
             deaths_reported: BTreeMap::new(),
             problem: None,
-            invalid_file: None,
         })
     }
 
@@ -254,7 +181,7 @@ impl Operation {
         shutdown: &Shutdown,
     ) -> anyhow::Result<ExitCode> {
         let outcome = self.follow(until, shutdown).await;
-        let (since, workers) = (Instant::now(), self.workers.borrow().len());
+        let (since, workers) = (Instant::now(), self.stores.workers.borrow().len());
         let killed = self.end_workers(shutdown).await;
         let sentence = text::ending(workers, since.elapsed(), &killed);
         self.outlets.ended(&sentence);
@@ -285,8 +212,8 @@ impl Operation {
             granted.insert(Slot(row.slot), row.jobs + row.releasing);
         }
         let end = ending::End {
-            processes: &mut self.processes,
-            workers: &self.workers,
+            processes: &mut self.stores.processes,
+            workers: &self.stores.workers,
             outlets: &self.outlets,
             granted,
             reported: self.killed_reported,
@@ -306,19 +233,20 @@ impl Operation {
                 tidy_at = Instant::now() + TIDY;
                 self.tidy();
             }
-            let slots = self.wanted.slots.clone();
+            let slots = self.inputs.wanted.slots.clone();
             let scale_at = self.follow_jobs().map(|scale_in| Instant::now() + scale_in);
-            if slots != self.wanted.slots {
+            if slots != self.inputs.wanted.slots {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 recheck_at = Some(Instant::now());
             }
-            self.fill_slots();
-            let has_changed = self.workers.has_changed().unwrap_or(true);
-            let workers = self.workers.borrow_and_update().clone();
-            let silent = self.sessions.silent(&workers);
+            self.stores.fill_slots(&self.inputs.wanted);
+            let has_changed = self.stores.workers.has_changed().unwrap_or(true);
+            let workers = self.stores.workers.borrow_and_update().clone();
+            let silent = self.stores.sessions.silent(&workers);
             let failing = self.failing_now(&workers);
+            let processes = &self.stores.processes;
             self.killed_reported =
-                report_killed(&self.processes, &self.outlets, self.killed_reported, Cause::Late);
+                report_killed(processes, &self.outlets, self.killed_reported, Cause::Late);
             let versions = self.outlets.reports.versions(&workers);
             let is_new = has_changed
                 || silent != self.silent
@@ -326,12 +254,9 @@ impl Operation {
                 || versions != self.versions;
             (self.silent, self.failing, self.versions) = (silent, failing, versions);
             self.report_deaths(&workers);
-            let voice = &self.outlets.voice;
-            for cause in self.sessions.revoke_silent(&self.processes, &workers, voice) {
-                self.history.note(&cause);
-            }
+            self.replace_silent(&workers);
             // The turn must not write into another directory.
-            if self.dir.is_lost() {
+            if self.claim.dir.is_lost() {
                 self.start_again(shutdown).await;
                 recheck_at = Some(Instant::now());
                 continue;
@@ -361,25 +286,10 @@ impl Operation {
             match self.wait(wake_at, shutdown).await {
                 Woken::Observed => {}
                 Woken::Due => recheck_at = Some(Instant::now()),
-                Woken::Edited(Edit::Valid(wanted, noticed)) => {
-                    let removal = input::announced(self.input.shown(), &self.wanted, &wanted);
-                    if let Some(sentence) = removal {
-                        self.outlets.voice.complain(&sentence);
+                Woken::Edited(edit) => {
+                    if self.edit(edit) {
+                        recheck_at = Some(Instant::now());
                     }
-                    self.edits.extend(wanted.fields.edits(&self.wanted.fields));
-                    self.wanted = *wanted;
-                    self.by_hand.apply(&mut self.wanted.desired.jobs);
-                    self.invalid_file = None;
-                    self.problem = None;
-                    self.views.set_details(self.wanted.details());
-                    self.set_job_logs();
-                    self.unsettled_since.get_or_insert(noticed);
-                    recheck_at = Some(Instant::now());
-                }
-                Woken::Edited(Edit::Invalid(explained)) => {
-                    self.outlets.voice.refuse(&explained);
-                    self.invalid_file = Some(InvalidFile::of(explained, unix_s()));
-                    recheck_at = Some(Instant::now());
                 }
                 Woken::Asked(request) => {
                     if self.act(request) {
@@ -388,14 +298,38 @@ impl Operation {
                         recheck_at = Some((Instant::now() + GATHER).min(*first + GATHER_MAX));
                     }
                 }
-                Woken::Edited(Edit::Waits(writer)) => {
-                    let sentence = text::waiting_edit(self.input.shown(), &writer);
-                    self.outlets.voice.complain(&sentence);
-                }
                 Woken::Signalled => break,
             }
         }
         Ok(End::Signalled)
+    }
+
+    /// Takes over an edit. Returns whether the next turn is due.
+    fn edit(&mut self, edit: Edit) -> bool {
+        let is_due = !matches!(edit, Edit::Waits(_));
+        if let Some(noticed) = self.inputs.edit(edit, &self.outlets.voice) {
+            self.problem = None;
+            self.stores.set_details(&self.inputs.wanted);
+            self.unsettled_since.get_or_insert(noticed);
+        }
+        is_due
+    }
+
+    /// Rotates large logs, and removes files without a use.
+    fn tidy(&mut self) {
+        if let Err(error) = self.worker.run_log().rotate(self.claim.dir.path()) {
+            tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
+        }
+        let decided = self.decision.as_ref().map(|(decision, _)| &decision.ledger);
+        self.stores.tidy(&self.inputs.wanted, decided);
+    }
+
+    /// Kills silent workers, which may be frozen.
+    fn replace_silent(&mut self, workers: &Workers) {
+        let Stores { sessions, processes, .. } = &mut self.stores;
+        for cause in sessions.revoke_silent(processes, workers, &self.outlets.voice) {
+            self.history.note(&cause);
+        }
     }
 
     /// Checks whether `--until-settled` ends now.
@@ -404,8 +338,7 @@ impl Operation {
             anyhow::bail!("{problem}");
         }
         let settled = self.decision.as_ref().filter(|_| self.unsettled_since.is_none());
-        let marks = || self.views.marks();
-        let not_up = settled.map(|(decision, _)| self.sessions.not_up(&decision.ledger, &marks()));
+        let not_up = settled.map(|(decision, _)| self.stores.not_up(&decision.ledger));
         let snapshot = self.outlets.snapshots.borrow().clone();
         let end = until::end(&snapshot.status, not_up.as_ref(), self.started.elapsed(), limit);
         end.map_err(anyhow::Error::msg)
@@ -413,16 +346,17 @@ impl Operation {
 
     /// Waits for an event that may change the decision.
     async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &Shutdown) -> Woken {
-        let overseer_at =
-            self.sessions.wakes_in().and_then(|span| Instant::now().checked_add(span));
+        let Self { inputs: Inputs { sources, wanted, .. }, claim, stores, .. } = self;
+        let Stores { sessions, workers, news, .. } = stores;
+        let overseer_at = sessions.wakes_in().and_then(|span| Instant::now().checked_add(span));
         tokio::select! {
             () = shutdown.ends() => Woken::Signalled,
-            edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
-            Some(request) = self.requests.recv() => Woken::Asked(request),
-            () = again::lost(&mut self.dir, &mut self.dir_checks) => Woken::Observed,
-            () = self.sessions.changed() => Woken::Observed,
-            _ = self.workers.changed() => Woken::Observed,
-            () = self.news.heard() => Woken::Observed,
+            edit = sources.input.edited(wanted) => Woken::Edited(edit),
+            Some(request) = sources.requests.recv() => Woken::Asked(request),
+            () = claim.lost() => Woken::Observed,
+            () = sessions.changed() => Woken::Observed,
+            _ = workers.changed() => Woken::Observed,
+            () = news.heard() => Woken::Observed,
             () = timer::until(overseer_at.map(Into::into)) => Woken::Observed,
             () = timer::until(recheck_at.map(Into::into)) => Woken::Due,
         }

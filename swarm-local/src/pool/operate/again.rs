@@ -4,19 +4,21 @@
 //! So all workers end, and new ones start with the ledger as it was. The lock of the path excludes
 //! other operators meanwhile.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_core::ports::LedgerStore as _;
 use swarm_core::{Decider, Ledger};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-use super::turns::{Problem, continues};
-use super::{JOINED_WITHIN, LOOK, Operation, Stores};
+use super::stores::{Stores, continues};
+use super::turns::Problem;
+use super::{JOINED_WITHIN, LOOK, Operation};
 use crate::pool::earlier;
 use crate::pool::ending::{Cause, report_killed};
-use crate::pool::failures::News;
 use crate::pool::shutdown::Shutdown;
 use crate::processes::Patience;
 use crate::state_dir::state::{StateDir, other_pool};
@@ -27,89 +29,37 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Delay before a directory that cannot be used is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Returns the times of the checks.
-pub(super) fn checks() -> Interval {
-    let mut checks = interval(CHECK_EVERY);
-    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    checks
+/// The claim of the state directory.
+pub(super) struct Claim {
+    pub(super) dir: StateDir,
+    /// The socket in the directory, if it could be made.
+    socket: Option<Arc<Socket>>,
+    /// The times of the checks whether the directory is lost.
+    checks: Interval,
 }
 
-/// Waits until the directory is lost. This function is cancel safe.
-pub(super) async fn lost(dir: &mut StateDir, checks: &mut Interval) {
-    loop {
-        checks.tick().await;
-        if dir.is_lost() {
-            return;
-        }
-    }
-}
-
-impl Operation {
-    /// Ends all workers, creates the state directory again, and opens the stores in it. While the
-    /// directory cannot be used, this is repeated until the pool ends.
-    pub(super) async fn start_again(&mut self, shutdown: &Shutdown) {
-        let dir = self.dir.path().display().to_string();
-        let lost = format!("the state directory {dir} was removed or renamed while the pool runs");
-        let remedy = "all jobs stop, and start again with a new directory";
-        self.complain(Problem::Unavailable(lost), remedy);
-        self.history.note("the state directory was removed or renamed");
-        self.unsettled_since.get_or_insert_with(Instant::now);
-        // The new directory must not show the state before.
-        self.report_workers();
-        // Other commands find the pool in the new directory while the jobs stop.
-        let known = self.newest().await;
-        if let Err(error) = self.claim_again(known.as_ref()).await {
-            self.complain(Problem::Unavailable(format!("{error:#}")), "retrying");
-        }
-        self.end_all(shutdown).await;
-        while !shutdown.is_ending() {
-            let Err(error) = self.open_again(known.as_ref()).await else { return };
-            self.complain(Problem::Unavailable(format!("{error:#}")), "retrying");
-            self.report_workers();
-            tokio::select! {
-                () = sleep(RETRY) => {}
-                () = shutdown.ends() => {}
-            }
-        }
+impl Claim {
+    pub(super) fn new(dir: StateDir, socket: Option<Arc<Socket>>) -> Self {
+        let mut checks = interval(CHECK_EVERY);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { dir, socket, checks }
     }
 
-    /// Ends all workers and publishes how many are left.
-    async fn end_all(&mut self, shutdown: &Shutdown) {
-        self.processes.ask_to_end();
-        let (mut looks, mut cause) = (interval(LOOK), Cause::Late);
+    /// Waits until the directory is lost. This function is cancel safe.
+    pub(super) async fn lost(&mut self) {
         loop {
-            tokio::select! {
-                biased;
-                () = self.processes.ended() => break,
-                () = shutdown.kills(), if cause == Cause::Late => {
-                    cause = Cause::Asked;
-                    self.processes.kill_all();
-                }
-                _ = looks.tick() => self.report_workers(),
+            self.checks.tick().await;
+            if self.dir.is_lost() {
+                return;
             }
         }
-        report_killed(&self.processes, &self.outlets, self.killed_reported, cause);
-        self.report_workers();
     }
 
-    fn report_workers(&mut self) {
-        let workers = self.workers.borrow().clone();
-        self.report(&workers);
-    }
-
-    /// Returns the newest ledger of this run. A turn may have failed after it was saved.
-    async fn newest(&self) -> Option<Ledger> {
-        let decided = self.decision.as_ref().map(|(decision, _)| &decision.ledger);
-        let Some(decided) = decided else { return self.ledgers.last().await };
-        let saved = self.ledgers.last().await.filter(|saved| continues(saved, decided));
-        Some(saved.unwrap_or_else(|| decided.clone()))
-    }
-
-    /// Claims the path again, and moves the socket there. A new directory of that path must not
-    /// have the ledger of another run: the tokens of that run would decrease.
-    async fn claim_again(&mut self, known: Option<&Ledger>) -> anyhow::Result<()> {
+    /// Claims the path again for the pool `name`, and moves the socket there. A new directory of that
+    /// path must not have the ledger of another run: the tokens of that run would decrease.
+    async fn renew(&mut self, name: &str, known: Option<&Ledger>) -> anyhow::Result<()> {
         let dir = self.dir.path().to_owned();
-        if let Some(sentence) = other_pool(&dir, &self.wanted.name) {
+        if let Some(sentence) = other_pool(&dir, name) {
             anyhow::bail!(sentence);
         }
         // A store creates a missing directory.
@@ -130,19 +80,76 @@ impl Operation {
         }
         Ok(())
     }
+}
+
+impl Operation {
+    /// Ends all workers, creates the state directory again, and opens the stores in it. While the
+    /// directory cannot be used, this is repeated until the pool ends.
+    pub(super) async fn start_again(&mut self, shutdown: &Shutdown) {
+        let dir = self.claim.dir.path().display().to_string();
+        let lost = format!("the state directory {dir} was removed or renamed while the pool runs");
+        let remedy = "all jobs stop, and start again with a new directory";
+        self.complain(Problem::Unavailable(lost), remedy);
+        self.history.note("the state directory was removed or renamed");
+        self.unsettled_since.get_or_insert_with(Instant::now);
+        // The new directory must not show the state before.
+        self.report_workers();
+        // Other commands find the pool in the new directory while the jobs stop.
+        let decided = self.decision.as_ref().map(|(decision, _)| &decision.ledger);
+        let known = self.stores.newest(decided).await;
+        if let Err(error) = self.claim.renew(&self.inputs.wanted.name, known.as_ref()).await {
+            self.cannot_go_on(&error);
+        }
+        self.end_all(shutdown).await;
+        while !shutdown.is_ending() {
+            let Err(error) = self.open_again(known.as_ref()).await else { return };
+            self.cannot_go_on(&error);
+            self.report_workers();
+            tokio::select! {
+                () = sleep(RETRY) => {}
+                () = shutdown.ends() => {}
+            }
+        }
+    }
+
+    fn cannot_go_on(&mut self, error: &anyhow::Error) {
+        let problem = Problem::Unavailable(format!("{error:#}"));
+        self.complain(problem, "retrying");
+    }
+
+    /// Ends all workers and publishes how many are left.
+    async fn end_all(&mut self, shutdown: &Shutdown) {
+        self.stores.processes.ask_to_end();
+        let (mut looks, mut cause) = (interval(LOOK), Cause::Late);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stores.processes.ended() => break,
+                () = shutdown.kills(), if cause == Cause::Late => {
+                    cause = Cause::Asked;
+                    self.stores.processes.kill_all();
+                }
+                _ = looks.tick() => self.report_workers(),
+            }
+        }
+        report_killed(&self.stores.processes, &self.outlets, self.killed_reported, cause);
+        self.report_workers();
+    }
+
+    fn report_workers(&mut self) {
+        let workers = self.stores.workers.borrow().clone();
+        self.report(&workers);
+    }
 
     async fn open_again(&mut self, known: Option<&Ledger>) -> anyhow::Result<()> {
-        self.claim_again(known).await?;
-        let dir = self.dir.path();
+        let wanted = &self.inputs.wanted;
+        self.claim.renew(&wanted.name, known).await?;
+        let dir = self.claim.dir.path();
         // The user may have put another directory there.
         earlier::end(dir, Patience::AsRecorded, &watch::Sender::default()).await?;
-        self.wanted.fixed().record(dir)?;
-        self.by_hand.record_again()?;
-        let Stores { ledgers, views, sessions, processes } =
-            Stores::open(dir, &self.wanted, &self.worker, &self.outlets)?;
-        (self.workers, self.news) = (processes.watch(), News::of(&processes));
-        (self.ledgers, self.views) = (ledgers, views);
-        (self.sessions, self.processes) = (sessions, processes);
+        wanted.fixed().record(dir)?;
+        self.inputs.by_hand.record_again()?;
+        self.stores = Stores::open(dir, wanted, &self.worker, &self.outlets)?;
         self.killed_reported = 0;
         self.deaths_reported.clear();
         // The ledger is written again, so that no token is granted twice.

@@ -24,8 +24,8 @@ impl Operation {
     /// Returns the failing jobs of each worker from its events, or from its written reports if it
     /// has no channel.
     pub(super) fn failing_now(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
-        let mut failing = self.sessions.failing(workers);
-        for (slot, reported) in self.processes.reported().iter() {
+        let mut failing = self.stores.sessions.failing(workers);
+        for (slot, reported) in self.stores.processes.reported().iter() {
             let up = workers.get(slot).filter(|worker| worker.phase == Phase::Up);
             if up.is_none_or(|worker| worker.instance != reported.instance) {
                 continue;
@@ -36,7 +36,7 @@ impl Operation {
                 failing.insert(*slot, Arc::clone(&reported.failing));
             }
         }
-        match self.wanted.output {
+        match self.inputs.wanted.output {
             JobOutput::Shown => failing,
             // A worker of an earlier library reports output even if it is hidden.
             JobOutput::Hidden => {
@@ -49,12 +49,14 @@ impl Operation {
     /// Publishes the state of the pool, and reports when it becomes settled.
     pub(super) fn report(&mut self, workers: &Workers) {
         let Some((decision, observed)) = &self.decision else { return };
-        let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
+        let progress =
+            self.stores.sessions.progress(decision, &self.inputs.wanted.desired, observed);
         let is_settled = self.is_settled(&progress, workers);
-        let (ledger, sessions) = (&decision.ledger, &self.sessions);
+        let (ledger, sessions) = (&decision.ledger, &self.stores.sessions);
         let turned = self.turned.take();
         // Edits after the last turn belong to the next one, whose moves they cause.
-        let edits = if turned.is_some() { std::mem::take(&mut self.edits) } else { Vec::new() };
+        let edits =
+            if turned.is_some() { std::mem::take(&mut self.inputs.edits) } else { Vec::new() };
         let (before, granted) = turned.unwrap_or_else(|| (ledger.clone(), BTreeSet::new()));
         let acknowledged =
             |session: &SessionId, job: &str| sessions.acknowledged(ledger, session, job);
@@ -68,10 +70,10 @@ impl Operation {
         self.moves.add(&recorded.moves);
         let phases = self.phases(decision);
         let mut snapshot =
-            Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
+            Snapshot::of(&self.inputs.wanted.name, decision, workers, &progress, is_settled);
         snapshot.status.jobs.confirm(&phases);
         (snapshot.status.guarantee, snapshot.bounds) = self.guarantee();
-        snapshot.options = state::options(self.dir.path());
+        snapshot.options = state::options(self.claim.dir.path());
         self.outlets.metrics.observe_jobs(phases);
         for (job, reason) in self.history.reasons() {
             if snapshot.job(job.as_str()).is_some_and(|row| row.state == "releasing") {
@@ -82,19 +84,19 @@ impl Operation {
         let Origin { file, since_unix_s } = self.outlets.origin.clone();
         (snapshot.status.file, snapshot.status.since_unix_s) = (file, Some(since_unix_s));
         snapshot.status.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
-        snapshot.status.invalid_file.clone_from(&self.invalid_file);
-        snapshot.status.by_hand = self.by_hand.applied().map(ToString::to_string).collect();
+        snapshot.status.invalid_file.clone_from(&self.inputs.invalid_file);
+        snapshot.status.by_hand = self.inputs.by_hand.applied().map(ToString::to_string).collect();
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
         snapshot.mark_failing(&self.failing, &self.outlets.reports);
         snapshot.mark_versions(&self.versions);
-        let turn = Summary::of(decision, &self.wanted.desired, observed, &progress);
+        let turn = Summary::of(decision, &self.inputs.wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
         for sentence in self.failures.news(&snapshot.status) {
             self.outlets.voice.say(&sentence);
         }
-        snapshot.explain(decision, &self.wanted.desired, observed);
-        snapshot.runners = Runners::of(&self.wanted.runner, &self.wanted.runners);
+        snapshot.explain(decision, &self.inputs.wanted.desired, observed);
+        snapshot.runners = Runners::of(&self.inputs.wanted.runner, &self.inputs.wanted.runners);
         let failing = snapshot.status.jobs.failing;
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
@@ -119,7 +121,7 @@ impl Operation {
 
     /// Returns the guarantee for the jobs in words, and the longest times of a handover.
     fn guarantee(&self) -> (String, Bounds) {
-        let (terms, desired) = (self.sessions.terms(), &self.wanted.desired);
+        let (terms, desired) = (self.stores.sessions.terms(), &self.inputs.wanted.desired);
         let guarantee = format!("{:?}, lease {}", desired.policy, age(terms.duration));
         let bounds = Bounds {
             stop: terms.stop_timeout,
@@ -135,7 +137,7 @@ impl Operation {
     fn phases(&self, decision: &Decision) -> Vec<(&'static str, usize)> {
         let reports = || self.failing.values().map(|it| &**it);
         let failing = reports().flat_map(|it| &it.worst).map(|it| it.job.clone()).collect();
-        let unnamed = Failing::unnamed(reports(), self.wanted.desired.replication);
+        let unnamed = Failing::unnamed(reports(), self.inputs.wanted.desired.replication);
         let counts = self.history.phases(decision, &failing, unnamed);
         let count = |phase: &JobPhase| counts.get(phase).copied().unwrap_or_default();
         JobPhase::ALL.iter().map(|phase| (phase.as_str(), count(phase))).collect()
@@ -147,7 +149,7 @@ impl Operation {
     fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
         // The progress belongs to the last completed turn, which may have been for other jobs.
         let is_delivered = self.seen.is_some() && self.problem.is_none();
-        let has_no_other = workers.len() == self.wanted.workers();
+        let has_no_other = workers.len() == self.inputs.wanted.workers();
         let are_up = workers.values().all(|worker| worker.phase == Phase::Up);
         let has_settled = progress.is_settled() && progress.has_all_workers();
         is_delivered && has_settled && has_no_other && are_up

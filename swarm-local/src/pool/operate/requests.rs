@@ -6,6 +6,7 @@ use swarm_core::{JobName, Slot};
 use swarm_view::age::age;
 
 use super::Operation;
+use super::inputs::Inputs;
 use crate::pool::by_hand::{Action, Answer, Request};
 use crate::pool::snapshot::JobRow;
 
@@ -14,7 +15,9 @@ impl Operation {
     pub(super) fn act(&mut self, request: Request) -> bool {
         let Request { action, job, answer } = request;
         let done = match JobName::new(&job) {
-            Ok(name) if self.wanted.desired.jobs.contains_key(&name) => self.act_on(action, &name),
+            Ok(name) if self.inputs.wanted.desired.jobs.contains_key(&name) => {
+                self.act_on(action, &name)
+            }
             Ok(_) | Err(_) => Err(format!("the pool has no job `{}`", job.escape_default())),
         };
         if let Ok(effect) = &done {
@@ -27,13 +30,14 @@ impl Operation {
     }
 
     fn act_on(&mut self, action: Action, name: &JobName) -> Answer {
-        let jobs = &mut self.wanted.desired.jobs;
+        let Inputs { by_hand, wanted, .. } = &mut self.inputs;
+        let jobs = &mut wanted.desired.jobs;
         match action {
             Action::Suspend => {
-                self.by_hand.suspend(name, jobs).map(|()| format!("{} {name}", action.done()))
+                by_hand.suspend(name, jobs).map(|()| format!("{} {name}", action.done()))
             }
             Action::Resume => {
-                self.by_hand.resume(name, jobs).map(|()| format!("{} {name}", action.done()))
+                by_hand.resume(name, jobs).map(|()| format!("{} {name}", action.done()))
             }
             Action::Restart | Action::Retry => {
                 let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
@@ -60,15 +64,17 @@ impl Operation {
                 return Err(format!("`{name}` is {phase}; try again once it has ended"));
             }
             Some(slot) => vec![Slot(slot)],
-            None if row.state == "everywhere" => self.workers.borrow().keys().copied().collect(),
+            None if row.state == "everywhere" => {
+                self.stores.workers.borrow().keys().copied().collect()
+            }
             None => return Err(format!("`{name}` is {phase}, and runs on no worker")),
         };
-        let asked = |slot: &&Slot| self.processes.restart_job(**slot, name.as_str());
+        let asked = |slot: &&Slot| self.stores.processes.restart_job(**slot, name.as_str());
         let asked: Vec<_> = slots.iter().filter(asked).collect();
         if asked.is_empty() {
             return Err(format!("the worker of `{name}` takes no requests now; try again"));
         }
-        let workers = self.workers.borrow();
+        let workers = self.stores.workers.borrow();
         let names = asked.iter().filter_map(|slot| {
             let worker = &workers.get(slot)?.name;
             let silent = self.silent.get(slot).map(|since| age(since.elapsed()));

@@ -12,6 +12,7 @@ use swarm_core::{
 };
 
 use super::Operation;
+use super::stores::continues;
 use crate::processes::Workers;
 use crate::settings::input::Wanted;
 
@@ -56,8 +57,8 @@ impl Operation {
             Ok(ledger) => ledger.unwrap_or_else(|| Ledger::new(0)),
             Err(error) => return self.failed(error).map(Some),
         };
-        let Wanted { desired, slots, .. } = &self.wanted;
-        let mut observed = self.sessions.observed(&ledger, desired, workers, slots);
+        let Wanted { desired, slots, .. } = &self.inputs.wanted;
+        let mut observed = self.stores.sessions.observed(&ledger, desired, workers, slots);
         let reports = self.failing.iter().map(|(slot, failing)| (*slot, &**failing));
         self.failover.observe(desired, &ledger, reports, self.started.elapsed());
         observed.relocations = self.failover.relocations();
@@ -73,11 +74,11 @@ impl Operation {
                 self.seen = Some(key);
                 let Some(turn) = turn else { return Ok(Some(None)) };
                 let recheck_in = turn.decision.recheck_in;
-                self.sessions.published(self.views.marks());
+                self.stores.sessions.published(self.stores.views.marks());
                 // A turn in between may have failed after its ledger was saved.
                 let last = self.decision.take().map(|(last, _)| last.ledger);
                 self.turned = Some((last.unwrap_or(turn.before), turn.granted));
-                self.decided = self.wanted.desired.clone();
+                self.decided = self.inputs.wanted.desired.clone();
                 self.decision = Some((turn.decision, observed));
                 Ok(Some(recheck_in))
             }
@@ -93,7 +94,7 @@ impl Operation {
     /// Returns the time that the first turn still waits for workers; `None` once all have joined.
     fn waits_for_workers(&mut self, observed: &Observed) -> Option<Duration> {
         let wait = self.joined_by?.saturating_duration_since(Instant::now());
-        if wait.is_zero() || self.wanted.workers() <= takers(observed) {
+        if wait.is_zero() || self.inputs.wanted.workers() <= takers(observed) {
             self.joined_by = None;
         }
         self.joined_by.map(|_| wait)
@@ -103,7 +104,7 @@ impl Operation {
     /// delivered state is used instead. So the jobs of a worker that ends continue. Returns `None`
     /// if that state cannot be delivered either.
     async fn turn(&mut self, observed: &Observed) -> Result<Option<Turn>, StoreError> {
-        let wanted = self.wanted.desired.clone();
+        let wanted = self.inputs.wanted.desired.clone();
         let takers = takers(observed);
         // With fewer workers the plan would assign fewer jobs and stop running ones.
         let is_hopeless =
@@ -128,9 +129,9 @@ impl Operation {
         // Before the first delivery nothing moves.
         let mut stays = self.delivered.as_ref().unwrap_or(&wanted).clone();
         stays.paused |= self.delivered.is_none();
-        self.views.set_details(self.wanted.details_of(&stays.jobs));
+        self.stores.views.set_details(self.inputs.wanted.details_of(&stays.jobs));
         let turned = self.turn_for(&stays, observed).await;
-        self.views.set_details(self.wanted.details());
+        self.stores.views.set_details(self.inputs.wanted.details());
         match turned {
             Err(StoreError::Refused { code, .. }) if is_too_large(code) => Ok(None),
             turned => turned.map(Some),
@@ -144,7 +145,9 @@ impl Operation {
         observed: &Observed,
     ) -> Result<Turn, StoreError> {
         let started = Instant::now();
-        let turned = turn(&self.ledgers, &self.views, &mut self.decider, desired, observed).await;
+        let turned =
+            turn(&self.stores.ledgers, &self.stores.views, &mut self.decider, desired, observed)
+                .await;
         self.outlets.turned(started.elapsed(), &turned);
         if let Ok(Turn { decision, changed: true, .. }) = &turned {
             for sentence in [displaced(decision, desired), failed_over(decision)].iter().flatten() {
@@ -158,14 +161,14 @@ impl Operation {
     /// again unchanged. Workers run the jobs that the ledger grants, and an older ledger would
     /// grant them twice.
     async fn load(&mut self) -> Result<Option<Ledger>, StoreError> {
-        let stored = self.ledgers.load().await?;
+        let stored = self.stores.ledgers.load().await?;
         let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
         let (ledger, seen) = stored.unzip();
         if let Some(ledger) = ledger.filter(|ledger| continues(ledger, known)) {
             self.known = None;
             return Ok(Some(ledger));
         }
-        self.ledgers.save(known, seen.as_ref()).await?;
+        self.stores.ledgers.save(known, seen.as_ref()).await?;
         self.outlets
             .voice
             .complain("the ledger was removed or rolled back; it is written again as it was");
@@ -199,14 +202,8 @@ impl Operation {
     /// Returns the problem that keeps the pool from becoming settled although all workers are up.
     pub(super) fn lasting_problem(&self) -> Option<&str> {
         let Some(Problem::TooLarge(sentence, takers)) = &self.problem else { return None };
-        (*takers == self.wanted.workers()).then_some(sentence)
+        (*takers == self.inputs.wanted.workers()).then_some(sentence)
     }
-}
-
-/// Whether a ledger is `earlier` or a later state of it. Revisions of another incarnation, such as an
-/// earlier directory has, compare with nothing.
-pub(super) fn continues(ledger: &Ledger, earlier: &Ledger) -> bool {
-    ledger.cells.incarnation == earlier.cells.incarnation && earlier.revision() <= ledger.revision()
 }
 
 /// Whether a store refused a request because of its size.
