@@ -8,7 +8,7 @@ mod stores;
 mod turns;
 mod upkeep;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,16 +17,13 @@ use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::timer;
 use swarm_core::ports::LedgerStore as _;
-use swarm_core::{
-    Autoscaler, Decider, Decision, Desired, Failing, Failover, JobName, Ledger, Needs, Observed,
-    Slot, Unassigned,
-};
+use swarm_core::{Failing, Slot};
 
 use self::again::Claim;
 use self::inputs::Inputs;
 pub(crate) use self::inputs::Sources;
 use self::stores::Stores;
-use self::turns::{ObservationKey, Problem};
+use self::turns::Turns;
 use super::by_hand;
 use super::ending::{self, Cause, Granted, report_killed};
 use super::failures::Failures;
@@ -49,10 +46,6 @@ const GATHER: Duration = Duration::from_millis(50);
 /// The longest time until that turn.
 const GATHER_MAX: Duration = Duration::from_millis(500);
 
-/// Maximum time for the workers of a new run to join before the first turn. They join within
-/// milliseconds, and each turn without some of them would move jobs that the next one moves back.
-const JOINED_WITHIN: Duration = Duration::from_secs(1);
-
 /// Exit code for a settled pool with a job that has no worker or is not restarted any more. `plan`
 /// uses the same code.
 const UNASSIGNED: u8 = 3;
@@ -67,27 +60,10 @@ pub(crate) struct Operation {
     worker: WorkerProgram,
     stores: Stores,
     outlets: Outlets,
-    /// Latest time of the first turn of this run; `None` after it.
-    joined_by: Option<Instant>,
-    /// Inputs of the last turn; the same inputs would give the same result.
-    seen: Option<ObservationKey>,
-    /// The ledger of this operator, if the file held another ledger.
-    known: Option<Ledger>,
-    decider: Decider,
-    /// The number of workers that the jobs need, before and after smoothing.
-    needs: Needs,
-    scaler: Autoscaler,
+    turns: Turns,
     started: Instant,
     /// The history of moves.
     history: History,
-    /// The wishes of the user in the last turn.
-    decided: Desired,
-    /// The ledger before the last turn and the jobs that the turn granted, until it is recorded.
-    turned: Option<(Ledger, BTreeSet<JobName>)>,
-    /// The decision of the last turn, and its observations.
-    decision: Option<(Decision, Observed)>,
-    /// The desired state that was last delivered to the workers.
-    delivered: Option<Desired>,
     /// Time since which the pool is not settled; `None` while it is.
     unsettled_since: Option<Instant>,
     /// The jobs' workers when the pool was last settled, for the report of moves.
@@ -100,8 +76,6 @@ pub(crate) struct Operation {
     silent: BTreeMap<Slot, Instant>,
     /// Failing jobs that the workers report.
     failing: BTreeMap<Slot, Arc<Failing>>,
-    /// Jobs that try another worker.
-    failover: Failover,
     /// Versions of jobs that the workers report.
     versions: BTreeMap<Slot, Versions>,
     /// Failures that were reported to the user.
@@ -110,8 +84,6 @@ pub(crate) struct Operation {
     killed_reported: usize,
     /// Number of reported ends of each worker.
     deaths_reported: BTreeMap<Slot, u32>,
-    /// Reason why the desired state is not delivered to the workers.
-    problem: Option<Problem>,
 }
 
 /// Reason for waking the loop.
@@ -147,29 +119,18 @@ impl Operation {
             worker,
             stores,
             outlets,
-            joined_by: Some(Instant::now() + JOINED_WITHIN),
-            seen: None,
-            known: None,
-            decider: Decider::default(),
-            needs: Needs::default(),
-            scaler: Autoscaler::default(),
+            turns: Turns::begin(),
             started: Instant::now(),
-            decided: Desired::default(),
-            turned: None,
-            decision: None,
-            delivered: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
             moves: Moves::default(),
             stopping: BTreeMap::new(),
             silent: BTreeMap::new(),
             failing: BTreeMap::new(),
-            failover: Failover::default(),
             versions: BTreeMap::new(),
             failures: Failures::default(),
             killed_reported: 0,
             deaths_reported: BTreeMap::new(),
-            problem: None,
         })
     }
 
@@ -196,12 +157,11 @@ impl Operation {
             }
             (End::Settled, _) => {}
         }
-        let without = |decision: &Decision| {
-            let reasons = decision.plan.unassigned.values();
-            reasons.filter(|why| **why != Unassigned::Suspended).count()
-        };
-        let unassigned = self.decision.map_or(0, |(decision, _)| without(&decision));
-        Ok(if 0 < unassigned { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
+        Ok(if 0 < self.turns.without_worker() {
+            ExitCode::from(UNASSIGNED)
+        } else {
+            ExitCode::SUCCESS
+        })
     }
 
     /// Ends the workers. Returns a clause about killed jobs and workers.
@@ -234,7 +194,9 @@ impl Operation {
                 self.tidy();
             }
             let slots = self.inputs.wanted.slots.clone();
-            let scale_at = self.follow_jobs().map(|scale_in| Instant::now() + scale_in);
+            let elapsed = self.started.elapsed();
+            let scale_in = self.turns.follow_jobs(&mut self.inputs.wanted, elapsed);
+            let scale_at = scale_in.map(|scale_in| Instant::now() + scale_in);
             if slots != self.inputs.wanted.slots {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 recheck_at = Some(Instant::now());
@@ -267,7 +229,9 @@ impl Operation {
                 None
             } else {
                 gathered_since = None;
-                self.turn_if_needed(&workers, due).await?
+                let Self { inputs: Inputs { wanted, .. }, stores, outlets, .. } = self;
+                let seen = (&workers, &self.failing);
+                self.turns.turn_if_needed(stores, wanted, seen, outlets, (due, elapsed)).await?
             };
             if let Some(recheck_in) = turned {
                 recheck_at = recheck_in.map(|recheck_in| Instant::now() + recheck_in);
@@ -308,7 +272,7 @@ impl Operation {
     fn edit(&mut self, edit: Edit) -> bool {
         let is_due = !matches!(edit, Edit::Waits(_));
         if let Some(noticed) = self.inputs.edit(edit, &self.outlets.voice) {
-            self.problem = None;
+            self.turns.problem = None;
             self.stores.set_details(&self.inputs.wanted);
             self.unsettled_since.get_or_insert(noticed);
         }
@@ -320,8 +284,7 @@ impl Operation {
         if let Err(error) = self.worker.run_log().rotate(self.claim.dir.path()) {
             tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
         }
-        let decided = self.decision.as_ref().map(|(decision, _)| &decision.ledger);
-        self.stores.tidy(&self.inputs.wanted, decided);
+        self.stores.tidy(&self.inputs.wanted, self.turns.ledger());
     }
 
     /// Kills silent workers, which may be frozen.
@@ -334,11 +297,11 @@ impl Operation {
 
     /// Checks whether `--until-settled` ends now.
     fn settled_end(&self, limit: Duration) -> anyhow::Result<Option<End>> {
-        if let Some(problem) = self.lasting_problem() {
+        if let Some(problem) = self.turns.lasting_problem(self.inputs.wanted.workers()) {
             anyhow::bail!("{problem}");
         }
-        let settled = self.decision.as_ref().filter(|_| self.unsettled_since.is_none());
-        let not_up = settled.map(|(decision, _)| self.stores.not_up(&decision.ledger));
+        let settled = self.turns.ledger().filter(|_| self.unsettled_since.is_none());
+        let not_up = settled.map(|ledger| self.stores.not_up(ledger));
         let snapshot = self.outlets.snapshots.borrow().clone();
         let end = until::end(&snapshot.status, not_up.as_ref(), self.started.elapsed(), limit);
         end.map_err(anyhow::Error::msg)

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::ledger::FileLedgerStore;
+use swarm_core::Ledger;
 use swarm_core::ports::LedgerStore as _;
-use swarm_core::{Decider, Ledger};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::stores::{Stores, continues};
 use super::turns::Problem;
-use super::{JOINED_WITHIN, LOOK, Operation};
+use super::{LOOK, Operation};
 use crate::pool::earlier;
 use crate::pool::ending::{Cause, report_killed};
 use crate::pool::shutdown::Shutdown;
@@ -89,14 +89,13 @@ impl Operation {
         let dir = self.claim.dir.path().display().to_string();
         let lost = format!("the state directory {dir} was removed or renamed while the pool runs");
         let remedy = "all jobs stop, and start again with a new directory";
-        self.complain(Problem::Unavailable(lost), remedy);
+        self.turns.complain(Problem::Unavailable(lost), remedy, &self.outlets.voice);
         self.history.note("the state directory was removed or renamed");
         self.unsettled_since.get_or_insert_with(Instant::now);
         // The new directory must not show the state before.
         self.report_workers();
         // Other commands find the pool in the new directory while the jobs stop.
-        let decided = self.decision.as_ref().map(|(decision, _)| &decision.ledger);
-        let known = self.stores.newest(decided).await;
+        let known = self.stores.newest(self.turns.ledger()).await;
         if let Err(error) = self.claim.renew(&self.inputs.wanted.name, known.as_ref()).await {
             self.cannot_go_on(&error);
         }
@@ -114,7 +113,7 @@ impl Operation {
 
     fn cannot_go_on(&mut self, error: &anyhow::Error) {
         let problem = Problem::Unavailable(format!("{error:#}"));
-        self.complain(problem, "retrying");
+        self.turns.complain(problem, "retrying", &self.outlets.voice);
     }
 
     /// Ends all workers and publishes how many are left.
@@ -152,12 +151,7 @@ impl Operation {
         self.stores = Stores::open(dir, wanted, &self.worker, &self.outlets)?;
         self.killed_reported = 0;
         self.deaths_reported.clear();
-        // The ledger is written again, so that no token is granted twice.
-        self.known = known.cloned();
-        self.decider = Decider::default();
-        // The problem stays until the first turn, since no job runs before.
-        self.seen = None;
-        self.joined_by = Some(Instant::now() + JOINED_WITHIN);
+        self.turns.begin_again(known.cloned());
         Ok(())
     }
 }

@@ -8,11 +8,12 @@ use swarm_adapters_host::clock::unix_ms;
 use swarm_core::handover::SessionId;
 use swarm_core::session::JobOutput;
 use swarm_core::verdict::Summary;
-use swarm_core::{Decision, Failing, JobPhase, Progress, Slot};
+use swarm_core::{Decision, Failing, JobPhase, Slot};
 use swarm_view::age::age;
 use swarm_view::picture::Bounds;
 
 use super::Operation;
+use super::turns::Last;
 use crate::pool::outlets::Origin;
 use crate::pool::snapshot::Snapshot;
 use crate::print::text::{Placed, Settled};
@@ -48,20 +49,21 @@ impl Operation {
 
     /// Publishes the state of the pool, and reports when it becomes settled.
     pub(super) fn report(&mut self, workers: &Workers) {
-        let Some((decision, observed)) = &self.decision else { return };
+        let unrecorded = self.turns.unrecorded.take();
+        let Some(Last { decision, desired: decided, observed }) = &self.turns.last else { return };
         let progress =
             self.stores.sessions.progress(decision, &self.inputs.wanted.desired, observed);
-        let is_settled = self.is_settled(&progress, workers);
+        let wanted = self.inputs.wanted.workers();
+        let is_settled = self.turns.is_settled(&progress, workers, wanted);
         let (ledger, sessions) = (&decision.ledger, &self.stores.sessions);
-        let turned = self.turned.take();
         // Edits after the last turn belong to the next one, whose moves they cause.
         let edits =
-            if turned.is_some() { std::mem::take(&mut self.inputs.edits) } else { Vec::new() };
-        let (before, granted) = turned.unwrap_or_else(|| (ledger.clone(), BTreeSet::new()));
+            if unrecorded.is_some() { std::mem::take(&mut self.inputs.edits) } else { Vec::new() };
+        let (before, granted) = unrecorded.unwrap_or_else(|| (ledger.clone(), BTreeSet::new()));
         let acknowledged =
             |session: &SessionId, job: &str| sessions.acknowledged(ledger, session, job);
         self.history.acknowledge(ledger, &granted, acknowledged);
-        let turn = (decision, &self.decided, observed);
+        let turn = (decision, decided, observed);
         let recorded = self.history.observe(unix_ms(), &before, turn, &edits, is_settled);
         for standstill in recorded.standstills {
             self.outlets.metrics.stood_still(standstill);
@@ -83,7 +85,8 @@ impl Operation {
         }
         let Origin { file, since_unix_s } = self.outlets.origin.clone();
         (snapshot.status.file, snapshot.status.since_unix_s) = (file, Some(since_unix_s));
-        snapshot.status.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
+        snapshot.status.undelivered =
+            self.turns.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.status.invalid_file.clone_from(&self.inputs.invalid_file);
         snapshot.status.by_hand = self.inputs.by_hand.applied().map(ToString::to_string).collect();
         snapshot.mark_silent(&self.silent);
@@ -141,17 +144,5 @@ impl Operation {
         let counts = self.history.phases(decision, &failing, unnamed);
         let count = |phase: &JobPhase| counts.get(phase).copied().unwrap_or_default();
         JobPhase::ALL.iter().map(|phase| (phase.as_str(), count(phase))).collect()
-    }
-
-    /// Whether the pool is settled with the desired state, all its workers are up, and no other
-    /// worker's process remains. This process starts and ends the workers, so it can wait for them.
-    /// After a failed turn its last observations are old, so this method checks the workers directly.
-    fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
-        // The progress belongs to the last completed turn, which may have been for other jobs.
-        let is_delivered = self.seen.is_some() && self.problem.is_none();
-        let has_no_other = workers.len() == self.inputs.wanted.workers();
-        let are_up = workers.values().all(|worker| worker.phase == Phase::Up);
-        let has_settled = progress.is_settled() && progress.has_all_workers();
-        is_delivered && has_settled && has_no_other && are_up
     }
 }
