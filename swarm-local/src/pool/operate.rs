@@ -1,37 +1,37 @@
 //! The main loop: runs a turn after every change, and reports when the pool is settled.
 
 mod again;
+mod health;
 mod inputs;
 mod report;
 mod requests;
+mod said;
 mod stores;
 mod turns;
-mod upkeep;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::timer;
+use swarm_core::Slot;
 use swarm_core::ports::LedgerStore as _;
-use swarm_core::{Failing, Slot};
 
 use self::again::Claim;
+use self::health::Health;
 use self::inputs::Inputs;
 pub(crate) use self::inputs::Sources;
+use self::said::Said;
 use self::stores::Stores;
 use self::turns::Turns;
 use super::by_hand;
-use super::ending::{self, Cause, Granted, report_killed};
-use super::failures::Failures;
+use super::ending::{self, Cause, Granted};
 use super::history::History;
 use super::outlets::Outlets;
 use super::shutdown::Shutdown;
 use super::until::{self, End, Until};
-use crate::print::text::{self, Moves, Placed};
+use crate::print::text::{self, Placed};
 use crate::processes::Workers;
 use crate::processes::worker::WorkerProgram;
 use crate::settings::input::{Edit, Wanted};
@@ -59,31 +59,15 @@ pub(crate) struct Operation {
     claim: Claim,
     worker: WorkerProgram,
     stores: Stores,
-    outlets: Outlets,
     turns: Turns,
-    started: Instant,
+    health: Health,
+    said: Said,
     /// The history of moves.
     history: History,
+    outlets: Outlets,
+    started: Instant,
     /// Time since which the pool is not settled; `None` while it is.
     unsettled_since: Option<Instant>,
-    /// The jobs' workers when the pool was last settled, for the report of moves.
-    settled: Placed,
-    /// The moves since then.
-    moves: Moves,
-    /// Time since which each run of a job has been stopping, in seconds of Unix time.
-    stopping: BTreeMap<(String, u64), u64>,
-    /// Workers that may be frozen, and the times since which they are silent.
-    silent: BTreeMap<Slot, Instant>,
-    /// Failing jobs that the workers report.
-    failing: BTreeMap<Slot, Arc<Failing>>,
-    /// Versions of jobs that the workers report.
-    versions: BTreeMap<Slot, Versions>,
-    /// Failures that were reported to the user.
-    failures: Failures,
-    /// Number of killed jobs and workers that were already reported.
-    killed_reported: usize,
-    /// Number of reported ends of each worker.
-    deaths_reported: BTreeMap<Slot, u32>,
 }
 
 /// Reason for waking the loop.
@@ -118,19 +102,12 @@ impl Operation {
             claim: Claim::new(dir, socket),
             worker,
             stores,
-            outlets,
             turns: Turns::begin(),
+            health: Health::default(),
+            said: Said::after(settled.unwrap_or_default()),
+            outlets,
             started: Instant::now(),
             unsettled_since: Some(since),
-            settled: settled.unwrap_or_default(),
-            moves: Moves::default(),
-            stopping: BTreeMap::new(),
-            silent: BTreeMap::new(),
-            failing: BTreeMap::new(),
-            versions: BTreeMap::new(),
-            failures: Failures::default(),
-            killed_reported: 0,
-            deaths_reported: BTreeMap::new(),
         })
     }
 
@@ -176,7 +153,7 @@ impl Operation {
             workers: &self.stores.workers,
             outlets: &self.outlets,
             granted,
-            reported: self.killed_reported,
+            reported: self.said.killed,
             cause: Cause::Late,
         };
         end.run(shutdown).await
@@ -201,20 +178,12 @@ impl Operation {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 recheck_at = Some(Instant::now());
             }
-            self.stores.fill_slots(&self.inputs.wanted);
-            let has_changed = self.stores.workers.has_changed().unwrap_or(true);
-            let workers = self.stores.workers.borrow_and_update().clone();
-            let silent = self.stores.sessions.silent(&workers);
-            let failing = self.failing_now(&workers);
-            let processes = &self.stores.processes;
-            self.killed_reported =
-                report_killed(processes, &self.outlets, self.killed_reported, Cause::Late);
-            let versions = self.outlets.reports.versions(&workers);
-            let is_new = has_changed
-                || silent != self.silent
-                || failing != self.failing
-                || versions != self.versions;
-            (self.silent, self.failing, self.versions) = (silent, failing, versions);
+            let Self { inputs: Inputs { wanted, .. }, stores, outlets, .. } = self;
+            stores.fill_slots(wanted);
+            let has_changed = stores.workers.has_changed().unwrap_or(true);
+            let workers = stores.workers.borrow_and_update().clone();
+            self.said.killed(&stores.processes, outlets, Cause::Late);
+            let is_new = self.health.look(stores, &workers, wanted.output, &outlets.reports);
             self.report_deaths(&workers);
             self.replace_silent(&workers);
             // The turn must not write into another directory.
@@ -230,13 +199,13 @@ impl Operation {
             } else {
                 gathered_since = None;
                 let Self { inputs: Inputs { wanted, .. }, stores, outlets, .. } = self;
-                let seen = (&workers, &self.failing);
+                let seen = (&workers, &self.health);
                 self.turns.turn_if_needed(stores, wanted, seen, outlets, (due, elapsed)).await?
             };
             if let Some(recheck_in) = turned {
                 recheck_at = recheck_in.map(|recheck_in| Instant::now() + recheck_in);
             }
-            if turned.is_some() || is_new || self.unsettled_since.is_some() {
+            if turned.is_some() || has_changed || is_new || self.unsettled_since.is_some() {
                 self.report(&workers);
             }
             let mut look_at = None;
@@ -285,6 +254,21 @@ impl Operation {
             tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
         }
         self.stores.tidy(&self.inputs.wanted, self.turns.ledger());
+    }
+
+    /// Reports workers that ended without a request.
+    fn report_deaths(&mut self, workers: &Workers) {
+        for (slot, worker) in self.said.died(workers) {
+            self.unsettled_since.get_or_insert_with(Instant::now);
+            let end = worker.last_death.as_deref().unwrap_or("ended");
+            self.outlets.voice.say(&format!("{} {end}; restarting it", worker.name));
+            self.history.note(&format!("worker {} {end}", worker.name));
+            let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
+            let noted = self.stores.note_death((slot, worker), end, &self.inputs.wanted, &snapshot);
+            if let Err(error) = noted {
+                tracing::warn!(%error, "the logs of jobs do not say that their worker ended");
+            }
+        }
     }
 
     /// Kills silent workers, which may be frozen.

@@ -18,7 +18,7 @@ use super::stores::{Stores, continues};
 use super::turns::Problem;
 use super::{LOOK, Operation};
 use crate::pool::earlier;
-use crate::pool::ending::{Cause, report_killed};
+use crate::pool::ending::Cause;
 use crate::pool::shutdown::Shutdown;
 use crate::processes::Patience;
 use crate::state_dir::state::{StateDir, other_pool};
@@ -131,7 +131,7 @@ impl Operation {
                 _ = looks.tick() => self.report_workers(),
             }
         }
-        report_killed(&self.stores.processes, &self.outlets, self.killed_reported, cause);
+        self.said.killed(&self.stores.processes, &self.outlets, cause);
         self.report_workers();
     }
 
@@ -149,9 +149,28 @@ impl Operation {
         wanted.fixed().record(dir)?;
         self.inputs.by_hand.record_again()?;
         self.stores = Stores::open(dir, wanted, &self.worker, &self.outlets)?;
-        self.killed_reported = 0;
-        self.deaths_reported.clear();
+        self.said.forget_processes();
         self.turns.begin_again(known.cloned());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_directory_with_the_ledger_of_another_run_is_not_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut claim = Claim::new(StateDir::claim(dir.path()).unwrap(), None);
+        let stored = Ledger::new(7);
+        claim.renew("streams", None).await.unwrap();
+        let ledgers = FileLedgerStore::open(dir.path()).unwrap();
+        ledgers.save(&stored, None).await.unwrap();
+        for known in [None, Some(Ledger::new(8))] {
+            let error = claim.renew("streams", known.as_ref()).await.unwrap_err();
+            assert!(error.to_string().contains("has the state of another run now"), "{error}");
+        }
+        claim.renew("streams", Some(&stored)).await.unwrap();
     }
 }

@@ -77,7 +77,7 @@ impl Operation {
         let workers = self.stores.workers.borrow();
         let names = asked.iter().filter_map(|slot| {
             let worker = &workers.get(slot)?.name;
-            let silent = self.silent.get(slot).map(|since| age(since.elapsed()));
+            let silent = self.health.silent.get(slot).map(|since| age(since.elapsed()));
             let silent = silent.map(|age| format!(" (silent for {age})")).unwrap_or_default();
             Some(format!("{worker}{silent}"))
         });

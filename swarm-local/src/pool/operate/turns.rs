@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swarm_adapters_host::ledger::FileLedgerStore;
@@ -10,10 +9,11 @@ use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::verdict::{displaced, failed_over};
 use swarm_core::{
-    Autoscaler, Decider, Decision, Desired, Failing, Failover, JobName, Ledger, Needs, Observed,
-    Presence, Progress, Relocation, Slot, Turn, Unassigned, WorkerSeen, turn,
+    Autoscaler, Decider, Decision, Desired, Failover, JobName, Ledger, Needs, Observed, Presence,
+    Progress, Relocation, Slot, Turn, Unassigned, WorkerSeen, turn,
 };
 
+use super::health::Health;
 use super::stores::{Stores, continues};
 use crate::pool::outlets::{Outlets, Voice};
 use crate::processes::{Phase, Workers};
@@ -139,7 +139,7 @@ impl Turns {
         &mut self,
         stores: &mut Stores,
         wanted: &Wanted,
-        (workers, failing): (&Workers, &BTreeMap<Slot, Arc<Failing>>),
+        (workers, health): (&Workers, &Health),
         outlets: &Outlets,
         (due, elapsed): (bool, Duration),
     ) -> anyhow::Result<Option<Option<Duration>>> {
@@ -150,8 +150,7 @@ impl Turns {
         };
         let Wanted { desired, slots, .. } = wanted;
         let mut observed = stores.sessions.observed(&ledger, desired, workers, slots);
-        let reports = failing.iter().map(|(slot, failing)| (*slot, &**failing));
-        self.failover.observe(desired, &ledger, reports, elapsed);
+        self.failover.observe(desired, &ledger, health.failing(), elapsed);
         observed.relocations = self.failover.relocations();
         if let Some(wait) = self.waits_for_workers(&observed, wanted.workers()) {
             return Ok(Some(Some(wait)));

@@ -1,0 +1,98 @@
+//! The health of the workers and their jobs, as they report it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use swarm_adapters_host::channel::Versions;
+use swarm_core::session::JobOutput;
+use swarm_core::{Decision, Failing, JobPhase, Replication, Slot};
+
+use super::stores::Stores;
+use crate::pool::history::History;
+use crate::pool::snapshot::Snapshot;
+use crate::processes::reports::Reports;
+use crate::processes::{Phase, Workers};
+
+/// The last known health.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    /// Workers that may be frozen, and the times since which they are silent.
+    pub(super) silent: BTreeMap<Slot, Instant>,
+    /// Failing jobs that the workers report.
+    failing: BTreeMap<Slot, Arc<Failing>>,
+    /// Versions of jobs that the workers report.
+    versions: BTreeMap<Slot, Versions>,
+    /// Time since which each run of a job has been stopping, in seconds of Unix time.
+    stopping: BTreeMap<(String, u64), u64>,
+}
+
+impl Health {
+    /// Looks at the workers. Returns whether something changed.
+    pub(super) fn look(
+        &mut self,
+        stores: &Stores,
+        workers: &Workers,
+        output: JobOutput,
+        reports: &Reports,
+    ) -> bool {
+        let silent = stores.sessions.silent(workers);
+        let (failing, versions) = (failing(stores, workers, output), reports.versions(workers));
+        let is_new = silent != self.silent || failing != self.failing || versions != self.versions;
+        (self.silent, self.failing, self.versions) = (silent, failing, versions);
+        is_new
+    }
+
+    /// Returns the failing jobs that each worker reports.
+    pub(super) fn failing(&self) -> impl Iterator<Item = (Slot, &Failing)> {
+        self.failing.iter().map(|(slot, failing)| (*slot, &**failing))
+    }
+
+    /// Adds the health to a snapshot.
+    pub(super) fn mark(&mut self, snapshot: &mut Snapshot, reports: &Reports) {
+        snapshot.mark_silent(&self.silent);
+        snapshot.mark_stopping(&mut self.stopping);
+        snapshot.mark_failing(&self.failing, reports);
+        snapshot.mark_versions(&self.versions);
+    }
+
+    /// Returns the numbers of jobs by phase. A report names only the worst failing jobs.
+    pub(super) fn phases(
+        &self,
+        history: &History,
+        decision: &Decision,
+        replication: Replication,
+    ) -> Vec<(&'static str, usize)> {
+        let reports = || self.failing().map(|(_, it)| it);
+        let failing = reports().flat_map(|it| &it.worst).map(|it| it.job.clone()).collect();
+        let unnamed = Failing::unnamed(reports(), replication);
+        let counts = history.phases(decision, &failing, unnamed);
+        let count = |phase: &JobPhase| counts.get(phase).copied().unwrap_or_default();
+        JobPhase::ALL.iter().map(|phase| (phase.as_str(), count(phase))).collect()
+    }
+}
+
+/// Returns the failing jobs of each worker from its events, or from its written reports if it has no
+/// channel.
+fn failing(stores: &Stores, workers: &Workers, output: JobOutput) -> BTreeMap<Slot, Arc<Failing>> {
+    let mut failing = stores.sessions.failing(workers);
+    for (slot, reported) in stores.processes.reported().iter() {
+        let up = workers.get(slot).filter(|worker| worker.phase == Phase::Up);
+        if up.is_none_or(|worker| worker.instance != reported.instance) {
+            continue;
+        }
+        if reported.failing.count == 0 {
+            failing.remove(slot);
+        } else {
+            failing.insert(*slot, Arc::clone(&reported.failing));
+        }
+    }
+    match output {
+        JobOutput::Shown => failing,
+        // A worker of an earlier library reports output even if it is hidden.
+        JobOutput::Hidden => {
+            let silent = |it: Arc<Failing>| Arc::new(Arc::unwrap_or_clone(it).without_output());
+            failing.into_iter().map(|(slot, reported)| (slot, silent(reported))).collect()
+        }
+    }
+}
