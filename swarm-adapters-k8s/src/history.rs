@@ -55,6 +55,13 @@ struct History {
     not_before: Instant,
 }
 
+/// State of this process about the history of one Swarm.
+#[derive(Default)]
+pub(crate) struct Recorded {
+    pub(crate) recorder: Recorder,
+    pub(crate) spec: RecordedSpec,
+}
+
 /// The spec of a Swarm in the last recorded turn.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedSpec {

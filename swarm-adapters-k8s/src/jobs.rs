@@ -15,13 +15,26 @@ pub(crate) mod sources;
 use std::sync::Arc;
 
 use kube::Client;
+use swarm_core::Jobs;
+use swarm_core::ports::{LedgerStore as _, StoreError};
 
+use crate::ledger::KubeLedgerStore;
 use crate::metrics::Metrics;
 use crate::sharing::Sharing;
+use crate::turn::Turn;
 use crate::watch::caches::Caches;
 use cooldown::Cooldowns;
+use listed::Listed;
 use memory_budget::MemoryBudget;
 use reading::Reading;
+use sources::Loaded;
+
+/// State of this process about the jobs of one Swarm.
+#[derive(Default)]
+pub(crate) struct KnownJobs {
+    pub(crate) loaded: Loaded,
+    pub(crate) listed: Listed,
+}
 
 /// Fetches and parses the lists of jobs in ConfigMaps.
 pub(crate) struct JobSources {
@@ -48,5 +61,25 @@ impl JobSources {
     ) -> Self {
         let (cooldowns, memory_budget) = (Cooldowns::default(), MemoryBudget::default());
         Self { client, caches, sharing, metrics, reading, cooldowns, memory_budget }
+    }
+
+    /// Records the `jobs` that the Swarm lists, for an Event if most of them were removed. The first
+    /// call compares them with the jobs of the ledger.
+    pub(crate) async fn note_listed(
+        &self,
+        turn: &Turn<'_>,
+        KnownJobs { loaded, listed }: &mut KnownJobs,
+        ledgers: &KubeLedgerStore,
+        jobs: &Jobs,
+    ) -> Result<(), StoreError> {
+        if listed.is_first_look() && self.caches.has_ledger(turn.swarm, ledgers.name()) {
+            match ledgers.load().await {
+                Ok(Some((ledger, _))) => listed.begin(&ledger, jobs),
+                Ok(None) | Err(StoreError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        listed.note(turn.swarm.metadata.generation, loaded.read(), jobs);
+        Ok(())
     }
 }

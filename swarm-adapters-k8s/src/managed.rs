@@ -23,7 +23,16 @@ use crate::pool::Workloads;
 use crate::sharing::Sharing;
 use crate::status::publisher::EventPublisher;
 use crate::watch::caches::Caches;
+use events::Explained;
+use keep::Making;
 use observed::MadeObjects;
+
+/// State of this process about one managed pool.
+#[derive(Default)]
+pub(crate) struct KnownManaged {
+    pub(crate) making: Making,
+    pub(crate) explained: Explained,
+}
 
 /// Creates the objects of managed pools, reconciles them, and removes them.
 pub(crate) struct ManagedPools {

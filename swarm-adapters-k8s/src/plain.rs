@@ -19,8 +19,30 @@ pub mod view;
 
 use kube::Client;
 
+use tokio::time::Instant;
+
 use crate::metrics::Metrics;
+use publications::Publications;
+use refresh::KnownPods;
 use version_polls::VersionPolls;
+
+/// State of this process about the plain workers of one Swarm.
+pub(crate) struct KnownPlain {
+    pub(crate) publications: Publications,
+    pub(crate) pods: KnownPods,
+}
+
+impl KnownPlain {
+    /// Nothing is known before `now`.
+    pub(crate) fn since(now: Instant) -> Self {
+        Self { publications: Publications::since(now), pods: KnownPods::default() }
+    }
+
+    /// Forgets writes of pods that a rollback of the store may have undone.
+    pub(crate) fn forget_undone(&mut self) {
+        self.pods = KnownPods::default();
+    }
+}
 
 /// Refreshes plain workers after a publication.
 pub(crate) struct PlainWorkers {

@@ -165,10 +165,8 @@ impl Operator {
         match Stages::of(self, swarm, &mut memory).release().await? {
             Released::NotYet { requeue_after, refused } => {
                 if let Some(refused) = refused {
-                    let epoch = memory.epoch;
-                    let turn = Turn::of(swarm);
-                    let reports = &mut memory.reports;
-                    self.reporter.report_refusal(&turn, refused, reports, epoch).await?;
+                    let (turn, reports) = (Turn::of(swarm), &mut memory.reports);
+                    self.reporter.report_refusal(&turn, refused, reports).await?;
                 }
                 Ok(Action::requeue(requeue_after))
             }
@@ -235,8 +233,9 @@ impl Operator {
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
         // The counters of a Swarm would begin at 0 with the memory, and never show a second panic.
-        std::mem::swap(&mut memory.metrics, &mut before.lock().await.metrics);
-        memory.metrics.count_turn(PANICKED, memory.reports.ready(swarm));
+        let reports = &mut memory.reports;
+        std::mem::swap(&mut reports.metrics, &mut before.lock().await.reports.metrics);
+        reports.metrics.count_turn(PANICKED, reports.ready(swarm));
         reported.unwrap_or_else(|panicked| {
             tracing::error!(swarm = %name, %panicked, "the panic of a turn could not be reported");
             Ok(Action::requeue(REFUSED_RETRY))
@@ -245,10 +244,8 @@ impl Operator {
 
     async fn report_refusal(&self, swarm: &Swarm, verdict: Verdict) -> Result<Action, StoreError> {
         let memory = self.memory(swarm);
-        let mut memory = memory.lock().await;
-        let epoch = memory.epoch;
-        let (turn, reports) = (Turn::of(swarm), &mut memory.reports);
-        self.reporter.report_refusal(&turn, verdict, reports, epoch).await
+        let reports = &mut memory.lock().await.reports;
+        self.reporter.report_refusal(&Turn::of(swarm), verdict, reports).await
     }
 }
 
@@ -477,7 +474,7 @@ mod tests {
         let mut vanished = (*stays).clone();
         vanished.metadata.uid = Some("an earlier one of this name".into());
         for (swarm, sessions) in [(&*stays, 2), (&vanished, 3)] {
-            operator.memory(swarm).lock().await.counted.set(sessions, 1, 0);
+            operator.memory(swarm).lock().await.reports.counted.set(sessions, 1, 0);
             operator.memories.count_failure(swarm.uid().unwrap_or_default());
         }
         operator.forget_vanished();

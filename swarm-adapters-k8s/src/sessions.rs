@@ -37,6 +37,7 @@ use crate::watch::caches::Caches;
 use alarms::{Alarm, Alarms};
 use ended::Ended;
 use leases::{Known, Leases};
+use silent::Silent;
 use views::Views;
 
 /// The longest rest of a turn while something is overdue and held back.
@@ -86,6 +87,8 @@ pub(crate) struct KnownSessions {
     released: report::Released,
     /// The revoked sessions whose jobs run nowhere yet, for people.
     standing: fenced::Standing,
+    /// The pods that run without a session, for people.
+    silent: Silent,
 }
 
 /// The summary of the sessions for the report, without the overseer's judgement of each worker.
@@ -108,6 +111,12 @@ pub(crate) struct SessionSummary {
 }
 
 impl KnownSessions {
+    /// Learns that the store was rolled back. Knowledge about sessions stays, since it includes how
+    /// far the ledger was. Their ends are in doubt until every Lease was read again.
+    pub(crate) fn forget_undone(&mut self) {
+        self.overseer.learn(clock::now(), Fact::StoreRolledBack);
+    }
+
     /// Records the content of each Lease, with the moment at which this process first saw that
     /// content.
     fn learn_leases(&mut self, leases: Vec<Known>) {

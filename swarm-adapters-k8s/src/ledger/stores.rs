@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, ResourceExt};
 use swarm_client::api::{Claimant, Swarm};
+use swarm_core::Decider;
 use swarm_core::ports::Seen;
 
 use super::{KubeLedgerStore, Lookups};
@@ -25,12 +26,15 @@ use crate::watch::caches::Caches;
 pub(crate) struct Stores {
     pub(crate) ledgers: Option<KubeLedgerStore>,
     pub(crate) views: Option<ConfigMapViewStore>,
+    /// The core's cache of decisions about the ledger.
+    decider: Decider,
 }
 
 /// The stores of one turn.
 pub(crate) struct OpenStores<'a> {
     pub(crate) ledgers: &'a mut KubeLedgerStore,
     pub(crate) views: &'a mut ConfigMapViewStore,
+    pub(crate) decider: &'a mut Decider,
 }
 
 /// Opens the stores of ledgers and of the views that plain workers share.
@@ -68,10 +72,11 @@ impl Ledgers {
         pool: &Workload,
         stores: &'s mut Stores,
     ) -> OpenStores<'s> {
-        let Stores { ledgers, views } = stores;
+        let Stores { ledgers, views, decider } = stores;
         OpenStores {
             ledgers: ledgers.get_or_insert_with(|| self.ledger_store(turn, pool)),
             views: views.get_or_insert_with(|| self.view_store(turn)),
+            decider,
         }
     }
 

@@ -1,90 +1,52 @@
-//! The memory of this process about each Swarm, from one turn to the next: one small state per
-//! concern, in the file of that concern. Losing all of it costs only time.
+//! The memory of this process about each Swarm, from one turn to the next: one state per concern,
+//! in the folder of that concern. Losing all of it costs only time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use swarm_client::api::Swarm;
-use swarm_core::Decider;
-use swarm_core::history::Recorder;
-use swarm_core::overseer::Fact;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::report::Reports;
-use crate::clock;
-use crate::history::RecordedSpec;
-use crate::jobs::sources::Loaded;
+use crate::history::Recorded;
+use crate::jobs::KnownJobs;
 use crate::ledger::stores::Stores;
 use crate::locks::unpoisoned;
-use crate::managed::events::Explained;
-use crate::managed::keep::Making;
-use crate::metrics::{Counted, Metrics, SwarmMetrics};
-use crate::plain::publications::Publications;
-use crate::plain::refresh::KnownPods;
-use crate::pool::autoscale::Autoscaling;
-use crate::pool::observe::FirstSeen;
-use crate::pool::scaling::Scaling;
+use crate::managed::KnownManaged;
+use crate::metrics::Metrics;
+use crate::plain::KnownPlain;
+use crate::pool::KnownPool;
 use crate::pool::workload::Workload;
 use crate::sessions::KnownSessions;
-use crate::sessions::silent::Silent;
-use crate::turn::Turn;
 use crate::watch::rollback::Epoch;
 
-/// The memory of this process about one Swarm.
+/// The memory of this process about one Swarm, by concern. A service gets the part of its concern.
 pub(crate) struct Memory {
-    /// The epoch of the store to which this memory belongs.
-    pub(crate) epoch: Epoch,
     pub(crate) stores: Stores,
-    pub(crate) first_seen: FirstSeen,
+    pub(crate) jobs: KnownJobs,
     pub(crate) sessions: KnownSessions,
-    pub(crate) decider: Decider,
-    /// The sessions and releases of this Swarm that the gauges include.
-    pub(crate) counted: Counted,
-    /// The metrics of this Swarm.
-    pub(crate) metrics: SwarmMetrics,
-    pub(crate) loaded: Loaded,
-    pub(crate) publications: Publications,
-    pub(crate) pods: KnownPods,
-    pub(crate) scaling: Scaling,
-    pub(crate) autoscaling: Autoscaling,
-    pub(crate) making: Making,
-    pub(crate) explained: Explained,
-    pub(crate) silent: Silent,
+    pub(crate) plain: KnownPlain,
+    pub(crate) pool: KnownPool,
+    pub(crate) managed: KnownManaged,
+    pub(crate) recorded: Recorded,
     pub(crate) reports: Reports,
-    pub(crate) recorder: Recorder,
-    pub(crate) recorded_spec: RecordedSpec,
-    /// The moment at which the workers of a deleted Swarm were first asked to stop.
-    pub(crate) releasing: Option<Instant>,
-    /// The moment at which the workload of a released managed pool was removed.
-    pub(crate) ending: Option<Instant>,
+    pub(crate) releasing: Releasing,
 }
 
 impl Memory {
     pub(crate) fn new(epoch: Epoch, metrics: &Metrics, swarm: &Swarm) -> Self {
-        let Turn { namespace, name, .. } = Turn::of(swarm);
         let now = Instant::now();
         Self {
-            epoch,
             stores: Stores::default(),
-            first_seen: FirstSeen::new(now),
+            jobs: KnownJobs::default(),
             sessions: KnownSessions::default(),
-            decider: Decider::default(),
-            counted: Counted::of(metrics),
-            metrics: metrics.of_swarm(namespace, name),
-            loaded: Loaded::default(),
-            publications: Publications::since(now),
-            pods: KnownPods::default(),
-            scaling: Scaling::default(),
-            autoscaling: Autoscaling::default(),
-            making: Making::default(),
-            explained: Explained::default(),
-            silent: Silent::default(),
-            reports: Reports::default(),
-            recorder: Recorder::default(),
-            recorded_spec: RecordedSpec::default(),
-            releasing: None,
-            ending: None,
+            plain: KnownPlain::since(now),
+            pool: KnownPool::since(now),
+            managed: KnownManaged::default(),
+            recorded: Recorded::default(),
+            reports: Reports::of(swarm, epoch, metrics),
+            releasing: Releasing::default(),
         }
     }
 
@@ -95,21 +57,35 @@ impl Memory {
         }
     }
 
-    /// Forgets observations of the store from before its last rollback. Returns whether the store
-    /// was rolled back. Knowledge about sessions stays, since it includes how far the ledger was.
-    /// Their ends are in doubt until every Lease was read again.
+    /// Asks each part to forget observations of the store from before its last rollback. Returns
+    /// whether the store was rolled back.
     pub(crate) fn forget_undone(&mut self, epoch: Epoch) -> bool {
-        if std::mem::replace(&mut self.epoch, epoch) == epoch {
-            return false;
+        let is_undone = self.reports.forget_undone(epoch);
+        if is_undone {
+            self.stores = Stores::default();
+            self.sessions.forget_undone();
+            self.plain.forget_undone();
+            self.pool.scaling.forget_undone();
+            self.managed.making.forget_undone();
+            self.releasing.forget_undone();
         }
-        self.stores = Stores::default();
-        self.sessions.overseer.learn(clock::now(), Fact::StoreRolledBack);
-        self.pods = KnownPods::default();
-        self.scaling.forget_undone();
-        self.making.forget_undone();
-        self.reports.forget_status();
+        is_undone
+    }
+}
+
+/// Memory of the release of one Swarm.
+#[derive(Default)]
+pub(crate) struct Releasing {
+    /// The moment at which the workers of a deleted Swarm were first asked to stop.
+    pub(super) since: Option<Instant>,
+    /// The moment at which the workload of a released managed pool was removed.
+    pub(super) ending: Option<Instant>,
+}
+
+impl Releasing {
+    /// Forgets the removal of a workload that a rollback of the store may have restored.
+    fn forget_undone(&mut self) {
         self.ending = None;
-        true
     }
 }
 

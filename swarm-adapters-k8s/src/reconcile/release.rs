@@ -51,7 +51,7 @@ impl Stages<'_> {
     /// [`StoreError::Refused`] if workers cannot be asked to stop: the Swarm stays until they can.
     pub(super) async fn release(mut self) -> Result<Released, StoreError> {
         // The workers released all jobs before their pool was removed.
-        let is_released = self.memory.ending.is_some();
+        let is_released = self.memory.releasing.ending.is_some();
         let released = if is_released { Ok(None) } else { self.released().await };
         match released {
             Ok(None) => {}
@@ -100,10 +100,10 @@ impl Stages<'_> {
         if !wanted::has_rights(turn.swarm) {
             return Ok(None);
         }
-        let since = match memory.ending {
+        let since = match memory.releasing.ending {
             Some(since) => since,
             None => match services.managed.remove_workloads(turn).await {
-                Ok(()) => *memory.ending.insert(Instant::now()),
+                Ok(()) => *memory.releasing.ending.insert(Instant::now()),
                 // The removal of the other objects reports the refusal.
                 Err(StoreError::Refused { .. }) => return Ok(None),
                 Err(error) => return Err(error),
@@ -231,7 +231,7 @@ impl Stages<'_> {
         pool: &Workload,
         nothing: &mut Desired,
     ) -> Result<Option<Duration>, StoreError> {
-        let since = *self.memory.releasing.get_or_insert_with(Instant::now);
+        let since = *self.memory.releasing.since.get_or_insert_with(Instant::now);
         let Carried { decided, refreshed, requeue_after, .. } =
             self.carry_out(pool, nothing).await?;
         let is_enough = nothing.policy == Policy::AtLeastOnce

@@ -17,8 +17,7 @@ use swarm_core::verdict::{Reason as Shared, displaced, failed_over};
 use swarm_core::{Desired, Need, Observed, Progress, Waiting};
 use tokio::time::Instant;
 
-use crate::jobs::listed::Listed;
-use crate::metrics::Metrics;
+use crate::metrics::{Counted, Metrics, SwarmMetrics};
 use crate::pool::rollout::{Rollout, RolloutReport, SEEN_WITHIN};
 use crate::pool::workload::Workload;
 use crate::requests::{REFUSED_RETRY, bounded};
@@ -49,8 +48,9 @@ const WARNINGS: [(EventReason, MessageOf); 4] = [
 ];
 
 /// Reports about one Swarm that were published earlier.
-#[derive(Default)]
 pub(crate) struct Reports {
+    /// The epoch of the store in which the memory about the Swarm was gathered.
+    seen_in: Epoch,
     /// The last written status, which the cache may not show yet.
     status: Option<SwarmStatus>,
     /// The version of the Swarm after that write, while the cache has an older one.
@@ -59,18 +59,41 @@ pub(crate) struct Reports {
     not_ready: BTreeSet<String>,
     /// The jobs that were already reported as kept away from workers.
     quarantined: BTreeSet<String>,
-    /// The jobs that the Swarm lists.
-    pub(crate) listed: Listed,
     /// The reason of the condition that has no Event yet, and the moment at which it began.
     brief: Option<(Reason, Instant)>,
     /// The moment at which the controller of the workload was first found behind the last edit.
     unseen: Option<Instant>,
+    /// The sessions and releases of this Swarm that the gauges include.
+    pub(crate) counted: Counted,
+    /// The metrics of this Swarm.
+    pub(crate) metrics: SwarmMetrics,
 }
 
 impl Reports {
-    /// Forgets the written status, since another replica may have changed it.
-    pub(crate) fn forget_status(&mut self) {
-        (self.status, self.version) = (None, None);
+    /// Nothing about `swarm` was published yet.
+    pub(crate) fn of(swarm: &Swarm, seen_in: Epoch, metrics: &Metrics) -> Self {
+        let Turn { namespace, name, .. } = Turn::of(swarm);
+        Self {
+            seen_in,
+            status: None,
+            version: None,
+            not_ready: BTreeSet::new(),
+            quarantined: BTreeSet::new(),
+            brief: None,
+            unseen: None,
+            counted: Counted::of(metrics),
+            metrics: metrics.of_swarm(namespace, name),
+        }
+    }
+
+    /// Forgets the written status if the store was rolled back, since another replica may have
+    /// changed it. Returns whether it was.
+    pub(crate) fn forget_undone(&mut self, epoch: Epoch) -> bool {
+        let is_undone = std::mem::replace(&mut self.seen_in, epoch) != epoch;
+        if is_undone {
+            (self.status, self.version) = (None, None);
+        }
+        is_undone
     }
 
     /// The status and the reason of the condition `Ready` of `swarm`, as last written or seen.
@@ -167,6 +190,8 @@ pub(crate) struct Done {
     pub(crate) contest: Option<Verdict>,
     /// The fault of the newest list of jobs, if an older list was used for that reason.
     pub(crate) complaint: Option<Verdict>,
+    /// The announcement of an edit that removed most jobs.
+    pub(crate) removal: Option<String>,
     /// The episode of the history that ended with this turn.
     pub(crate) episode: Option<Episode>,
 }
@@ -239,7 +264,6 @@ impl Reporter {
         turn: &Turn<'_>,
         outcome: &Outcome,
         reports: &mut Reports,
-        seen_in: Epoch,
     ) -> Result<(), StoreError> {
         let swarm = turn.swarm;
         if let Outcome::Done(done) = outcome {
@@ -248,9 +272,9 @@ impl Reporter {
                 let note = fenced.note();
                 self.events.publish(swarm, EventReason::WorkerFenced, note).await;
             }
-            if let Some(note) = reports.listed.announced() {
+            if let Some(note) = &done.removal {
                 tracing::warn!(swarm = turn.name, "{note}");
-                self.events.publish(swarm, EventReason::JobsRemoved, note).await;
+                self.events.publish(swarm, EventReason::JobsRemoved, note.clone()).await;
             }
         }
         let before = reports.status.as_ref().or(swarm.status.as_ref());
@@ -282,7 +306,7 @@ impl Reporter {
                 (status, verdict.clone())
             }
         };
-        self.report(turn, News { status, verdict }, reports, seen_in).await?;
+        self.report(turn, News { status, verdict }, reports).await?;
         if let Outcome::Done(done) = outcome {
             self.report_quarantined(swarm, &done.sessions.quarantined, reports).await;
             self.report_not_ready(swarm, done, reports).await;
@@ -296,12 +320,11 @@ impl Reporter {
         turn: &Turn<'_>,
         verdict: Verdict,
         reports: &mut Reports,
-        seen_in: Epoch,
     ) -> Result<Action, StoreError> {
         let before = reports.status.as_ref().or(turn.swarm.status.as_ref());
         let (generation, output) = (turn.swarm.metadata.generation, turn.swarm.spec.output());
         let status = status::after_refusal(generation, before, &verdict, output);
-        self.report(turn, News { status, verdict }, reports, seen_in).await?;
+        self.report(turn, News { status, verdict }, reports).await?;
         let requeue_after = reports.event_in().map_or(REFUSED_RETRY, |due| due.min(REFUSED_RETRY));
         Ok(Action::requeue(requeue_after))
     }
@@ -312,7 +335,6 @@ impl Reporter {
         turn: &Turn<'_>,
         News { status, verdict }: News,
         reports: &mut Reports,
-        seen_in: Epoch,
     ) -> Result<(), StoreError> {
         let swarm = turn.swarm;
         let before = reports.status.clone().or_else(|| swarm.status.clone());
@@ -324,7 +346,7 @@ impl Reporter {
             return Ok(());
         }
         let at = reports.version_of(swarm);
-        match self.write_status(turn, &status, at, seen_in).await {
+        match self.write_status(turn, &status, at, reports.seen_in).await {
             Ok(version) => reports.version = version,
             Err(StoreError::Refused { reason: refused, .. }) => {
                 self.metrics.count_refused(RefusedRequest::Status);

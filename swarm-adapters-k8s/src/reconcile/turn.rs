@@ -13,7 +13,7 @@ use swarm_client::api::Swarm;
 use swarm_core::history::{Episode, Turned};
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Decider, Desired, Ledger, Need, Observed, Progress};
+use swarm_core::{Decider, Desired, Need, Observed, Progress};
 use swarm_spec::convert::{check_jobs, size_workers};
 use tokio::time::Instant;
 
@@ -23,9 +23,11 @@ use super::pool_state::pool_state;
 use super::report::{Done, Outcome};
 use crate::clock;
 use crate::fairness::background;
-use crate::jobs::convert;
+use crate::history::Recorded;
 use crate::jobs::sources::Loaded;
+use crate::jobs::{KnownJobs, convert};
 use crate::ledger::LARGE_POOL_JOBS;
+use crate::ledger::stores::OpenStores;
 use crate::managed::keep::Kept;
 use crate::metrics::TurnLabels;
 use crate::plain::refresh::{Refreshing, note_started};
@@ -125,7 +127,7 @@ impl<'a> Stages<'a> {
         // A failed report ends the turn like any other failure.
         let (reporter, reports) = (&operator.reporter, &mut memory.reports);
         if let Ok(done) = &outcome
-            && let Err(error) = reporter.report_turn(&turn, done, reports, memory.epoch).await
+            && let Err(error) = reporter.report_turn(&turn, done, reports).await
         {
             outcome = Err(error);
         }
@@ -142,7 +144,7 @@ impl<'a> Stages<'a> {
         };
         services.metrics.turns.get_or_create(&TurnLabels { result }).inc();
         let ready = memory.reports.ready(turn.swarm);
-        memory.metrics.count_turn(result, ready);
+        memory.reports.metrics.count_turn(result, ready);
         services.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
         let requeue_after = match outcome? {
             Outcome::Done(done) => {
@@ -159,9 +161,10 @@ impl<'a> Stages<'a> {
     /// Runs all stages except the report. A refusal is an outcome, since the last good state keeps
     /// running.
     async fn outcome(&mut self) -> Result<Outcome, StoreError> {
-        let Memory { making, scaling, .. } = &mut *self.memory;
+        let Memory { managed, pool, .. } = &mut *self.memory;
+        let (making, scaling) = (&mut managed.making, &mut pool.scaling);
         let kept = self.services.managed.keep(&self.turn, making, scaling).await?;
-        if self.memory.loaded.is_costly() {
+        if self.memory.jobs.loaded.is_costly() {
             background::go_on().await;
         }
         let mut resolved = match self.resolve().await {
@@ -172,15 +175,17 @@ impl<'a> Stages<'a> {
             Err(Stop::Refused(verdict)) => return Ok(Outcome::Refused(verdict)),
             Err(Stop::Failed(error)) => return Err(error),
         };
-        self.note_listed(&resolved).await?;
         let Resolved { pool, desired, .. } = &mut resolved;
+        let Memory { jobs: known, stores, .. } = &mut *self.memory;
+        let ledgers = self.services.ledgers.open(&self.turn, pool, stores).ledgers;
+        self.services.jobs.note_listed(&self.turn, known, ledgers, &desired.jobs).await?;
         let jobs = desired.jobs.len();
         let large_turn_slot = self.services.slots.large(&self.turn, jobs).await;
         let carrying = Instant::now();
         let carried = self.carry_out(pool, desired).await;
         if large_turn_slot.is_some() {
             let took = carrying.elapsed();
-            self.services.jobs.note_cost(&self.turn, &mut self.memory.loaded, took);
+            self.services.jobs.note_cost(&self.turn, &mut self.memory.jobs.loaded, took);
         }
         match carried {
             Ok(carried) => Ok(Outcome::Done(Box::new(self.done(kept, resolved, carried)))),
@@ -212,12 +217,12 @@ impl<'a> Stages<'a> {
         let requeue_after = requeue_after.filter(|_| alarm.is_none());
         let looks = [requeue_after, refreshed.requeue_after, rollout.requeue_after];
         let next = looks.into_iter().chain([scale_in, decided.decision.recheck_in, again]);
-        let rest = services.jobs.rest_for(turn, &memory.loaded);
+        let rest = services.jobs.rest_for(turn, &memory.jobs.loaded);
         let views_contest = memory.stores.views_contest();
         let contest_ends = views_contest.as_ref().map(|(ends_in, _)| *ends_in);
         let others = [kept.requeue_after, rest, contest_ends, silence.requeue_after];
         let next = next.chain(others).flatten().min();
-        let scaling = memory.scaling.contest(turn.swarm, &pool);
+        let scaling = memory.pool.scaling.contest(turn.swarm, &pool);
         let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
         let done = Done {
             swarm: turn.name.to_owned(),
@@ -235,11 +240,12 @@ impl<'a> Stages<'a> {
             alarm,
             contest,
             complaint,
+            removal: memory.jobs.listed.announced(),
             episode,
         };
         let workers = status::desired_workers(&done.summary());
-        memory.metrics.set_needs(workers, done.desired.jobs.len());
-        memory.metrics.set_state(pool_state(services, turn, memory, &done));
+        memory.reports.metrics.set_needs(workers, done.desired.jobs.len());
+        memory.reports.metrics.set_state(pool_state(services, turn, memory, &done));
         done
     }
 
@@ -258,7 +264,7 @@ impl<'a> Stages<'a> {
             complaint = members.complaint();
         }
         memory.drop_other_stores(swarm, &pool);
-        let Memory { loaded, stores, .. } = &mut **memory;
+        let Memory { jobs: KnownJobs { loaded, .. }, stores, .. } = &mut **memory;
         if swarm.spec.job_sources.is_empty() {
             *loaded = Loaded::none();
         } else {
@@ -275,24 +281,6 @@ impl<'a> Stages<'a> {
         // An older list may contradict newer parts of the spec.
         check_jobs(&desired.jobs, &swarm.spec).map_err(|error| invalid(error.to_string()))?;
         Ok(Resolved { pool, desired, complaint })
-    }
-
-    /// Records the jobs that the Swarm lists, for an Event if most of them were removed. The first
-    /// call compares them with the jobs of the ledger.
-    async fn note_listed(&mut self, resolved: &Resolved) -> Result<(), StoreError> {
-        let Self { services, turn, memory, .. } = self;
-        let Memory { reports, stores, loaded, .. } = &mut **memory;
-        let (listed, jobs) = (&mut reports.listed, &resolved.desired.jobs);
-        let ledgers = services.ledgers.open(turn, &resolved.pool, stores).ledgers;
-        if listed.is_first_look() && services.caches.has_ledger(turn.swarm, ledgers.name()) {
-            match ledgers.load().await {
-                Ok(Some((ledger, _))) => listed.begin(&ledger, jobs),
-                Ok(None) | Err(StoreError::Refused { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        listed.note(turn.swarm.metadata.generation, loaded.read(), jobs);
-        Ok(())
     }
 
     /// Runs one turn through the core and carries out its decision.
@@ -313,11 +301,13 @@ impl<'a> Stages<'a> {
         desired: &mut Desired,
     ) -> Result<Carried, StoreError> {
         let (services, swarm) = (self.services, self.turn.swarm);
-        let pool = &*self.memory.scaling.as_scaled(pool);
+        let pool = &*self.memory.pool.scaling.as_scaled(pool);
         self.memory.drop_other_stores(swarm, pool);
-        let scale_in = self.set_size(pool, desired).await?;
+        let Memory { pool: known, stores, .. } = &mut *self.memory;
+        let ledgers = services.ledgers.open(&self.turn, pool, stores).ledgers;
+        let scale_in = known.decide_size(ledgers, pool, desired).await?;
         let pods = services.caches.pods_of(swarm, pool);
-        let explained = &mut self.memory.explained;
+        let explained = &mut self.memory.managed.explained;
         let trouble = services.managed.explain(&self.turn, pool, &pods, explained).await;
         let rollout = self.memory.reports.rollout(swarm, pool, &pods);
         let slots = self.slots(pool, pods, desired.replicas).await?;
@@ -336,13 +326,15 @@ impl<'a> Stages<'a> {
         self.memory.sessions.count_phases(&decided, planned.replication, &mut sessions);
         // A worker of an earlier version reports the output of jobs even if the Swarm hides it.
         let sessions = sessions.with_output(swarm.spec.output());
-        let is_more_garbage = !decided.changed && self.collect_garbage(ledger).await;
+        let known = &self.memory.sessions;
+        let is_more_garbage = !decided.changed
+            && services.sessions.collect_garbage(&mut self.turn, ledger, known).await;
         let refreshing = Refreshing {
             pool,
             slots: &slots,
             observed: &observed,
             decision: &decided.decision,
-            since_change: self.memory.publications.since_change(),
+            since_change: self.memory.plain.publications.since_change(),
             repaired_at: self
                 .memory
                 .stores
@@ -350,18 +342,19 @@ impl<'a> Stages<'a> {
                 .as_ref()
                 .and_then(ConfigMapViewStore::repaired_at),
         };
-        let mut refreshed = self.refresh(&refreshing).await?;
+        let pods = &mut self.memory.plain.pods;
+        let mut refreshed = services.plain.refresh(&mut self.turn, &refreshing, pods).await?;
         refreshed.add_sessions(&sessions.stale);
         let progress = Progress::of(&decided.decision, planned, &observed, refreshed.stale.clone());
         let failing = sessions.failing_jobs();
-        self.memory.counted.set(sessions.living, progress.jobs.releasing, failing);
+        self.memory.reports.counted.set(sessions.living, progress.jobs.releasing, failing);
         let episode = self.record(&decided, planned, &observed, progress.is_settled());
         let shrink = Shrink { wanted: planned.replicas, replicas: decided.decision.replicas };
         if !self.scale(pool, &slots, shrink).await? {
             let soon = refreshed.requeue_after.into_iter().chain([CHANGED_RETRY]);
             refreshed.requeue_after = soon.min();
         }
-        let need = self.memory.autoscaling.need(&decided.decision.ledger, planned, pool);
+        let need = self.memory.pool.autoscaling.need(&decided.decision.ledger, planned, pool);
         let is_due = is_more_garbage || has_failed_over;
         let requeue_after = if is_due { Some(Duration::ZERO) } else { again_in };
         // A worker becomes steady by time alone, and renewals put an alarm off.
@@ -396,10 +389,10 @@ impl<'a> Stages<'a> {
         is_settled: bool,
     ) -> Option<Episode> {
         let Self { services, turn, memory, .. } = self;
-        let Memory { recorder, recorded_spec, sessions, .. } = &mut **memory;
+        let Memory { recorded: Recorded { recorder, spec }, sessions, .. } = &mut **memory;
         let (before, decision) = (&decided.before, &decided.decision);
         let unacknowledged = sessions.unacknowledged();
-        let edits = &recorded_spec.edits(turn.swarm);
+        let edits = &spec.edits(turn.swarm);
         let turned =
             Turned { before, decision, desired, edits, observed, unacknowledged, is_settled };
         let recorded = recorder.observe(unix_time_us() / 1_000, &turned);
@@ -408,19 +401,6 @@ impl<'a> Stages<'a> {
         }
         services.histories.note(turn, recorder, recorded.episode.clone());
         recorded.episode
-    }
-
-    /// Decides the number of workers. Returns the time until the number falls.
-    async fn set_size(
-        &mut self,
-        pool: &Workload,
-        desired: &mut Desired,
-    ) -> Result<Option<Duration>, StoreError> {
-        let Memory { autoscaling, stores, scaling, .. } = &mut *self.memory;
-        let ledgers = self.services.ledgers.open(&self.turn, pool, stores).ledgers;
-        let scale_in = autoscaling.decide(ledgers, pool, desired).await?;
-        scaling.note_takeover(desired.replicas, pool);
-        Ok(scale_in)
     }
 
     /// Returns which of `pods` fills each slot of `pool`.
@@ -441,29 +421,17 @@ impl<'a> Stages<'a> {
     /// Reads the state of pods and sessions, and revokes the Leases of silent sessions.
     async fn learn(&mut self, pool: &Workload, slots: &Slots) -> Result<Silence, StoreError> {
         let Self { services, turn, memory, .. } = self;
-        let Memory { stores, sessions, silent, pods, .. } = &mut **memory;
+        let Memory { stores, sessions, plain, .. } = &mut **memory;
         let stores = services.ledgers.open(turn, pool, stores);
         // Where pods are replaced to read a new view, they started with the published view.
         if RefreshTerms::of(turn.swarm).replaces()
             && let Some(published) = stores.views.published().await
         {
-            note_started(&published, slots.pods.values(), pods);
+            note_started(&published, slots.pods.values(), &mut plain.pods);
         }
         services.sessions.learn(turn, slots, sessions, stores.ledgers).await?;
         services.sessions.revoke_due(turn, sessions).await?;
-        Ok(services.sessions.silence(turn, pool, slots, silent))
-    }
-
-    /// Removes leftovers of ended sessions. Returns whether more are left.
-    async fn collect_garbage(&mut self, ledger: &Ledger) -> bool {
-        let Self { services, turn, memory, .. } = self;
-        services.sessions.collect_garbage(turn, ledger, &memory.sessions).await
-    }
-
-    /// Refreshes the workers whose view has changed.
-    async fn refresh(&mut self, refreshing: &Refreshing<'_>) -> Result<Refreshed, StoreError> {
-        let Self { services, turn, memory, .. } = self;
-        services.plain.refresh(turn, refreshing, &mut memory.pods).await
+        Ok(services.sessions.silence(turn, pool, slots, sessions))
     }
 
     /// Scales the pool to the decided number of pods, once the pods that are removed first are
@@ -475,10 +443,10 @@ impl<'a> Stages<'a> {
         shrink: Shrink,
     ) -> Result<bool, StoreError> {
         let Self { services, turn, memory, .. } = self;
-        let pods = &mut memory.pods;
+        let pods = &mut memory.plain.pods;
         let is_marked = services.workloads.set_deletion_cost(pool, slots, shrink, pods).await?;
         if is_marked && let Some(replicas) = shrink.replicas {
-            services.workloads.scale(turn, pool, replicas, &mut memory.scaling).await?;
+            services.workloads.scale(turn, pool, replicas, &mut memory.pool.scaling).await?;
         }
         Ok(is_marked)
     }
@@ -492,11 +460,12 @@ impl<'a> Stages<'a> {
     ) -> Result<swarm_core::Turn, StoreError> {
         let Self { services, turn, memory, .. } = self;
         let swarm = turn.swarm;
-        let Memory { stores, sessions, publications, decider, loaded, metrics, .. } = &mut **memory;
+        let Memory { stores, sessions, plain, jobs, reports, .. } = &mut **memory;
         let details = &sessions.details(&swarm.spec, &desired.jobs);
-        let stores = services.ledgers.open(turn, pool, stores);
-        let (ledgers, shared) = (&*stores.ledgers, &*stores.views);
-        if let Some(record) = loaded.record() {
+        let OpenStores { ledgers, views: shared, decider } =
+            services.ledgers.open(turn, pool, stores);
+        let (ledgers, shared) = (&*ledgers, &*shared);
+        if let Some(record) = jobs.loaded.record() {
             ledgers.record_sources(record);
         }
         let overseer = &mut sessions.overseer;
@@ -523,10 +492,10 @@ impl<'a> Stages<'a> {
         let overseer = &mut sessions.overseer;
         let named = overseer.named().filter(|session| !session.is_plain()).cloned().collect();
         services.sessions.learn_views(turn.namespace, named, overseer);
-        publications.remember(&decided);
+        plain.publications.remember(&decided);
         if decided.changed {
             let reasons = decided.decision.plan.moves.iter().map(|it| it.reason.as_str());
-            metrics.count_moves(reasons);
+            reports.metrics.count_moves(reasons);
             self.note_written(&decided).await;
         }
         Ok(decided)
@@ -579,7 +548,8 @@ fn observe(
     slots: &Slots,
     memory: &mut Memory,
 ) -> (Observed, SessionSummary) {
-    let Memory { sessions, first_seen, publications, .. } = memory;
+    let Memory { sessions, pool: known, plain, .. } = memory;
+    let publications = &plain.publications;
     let (moment, now) = (clock::now(), Instant::now());
     let uid = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
     let is_gone = |pod: &Pod| sessions.overseer.is_gone(moment, &uid(pod));
@@ -588,7 +558,7 @@ fn observe(
         protocol: swarm.protocol().into(),
         since_change: publications.changed.map(|then| now.saturating_duration_since(then)),
         since_handover: Some(now.saturating_duration_since(publications.handed_over)),
-        ..first_seen.observe(slots, is_gone, now)
+        ..known.first_seen.observe(slots, is_gone, now)
     };
     let observed = sessions.overseer.observed(moment, desired.policy, facts.clone());
     (observed, sessions.summary(moment, &facts))

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use swarm_spec::spec::ProtocolSpec;
 use tokio::time::Instant;
 
-use super::Sessions;
+use super::{KnownSessions, Sessions};
 use crate::managed::wanted::WORKER_ROLE;
 use crate::pool::fit::Misfit;
 use crate::pool::slots::Slots;
@@ -25,7 +25,7 @@ pub(crate) const OPENS_WITHIN: Duration = Duration::from_secs(15);
 
 /// The pods without a session, by UID.
 #[derive(Debug, Default)]
-pub(crate) struct Silent {
+pub(super) struct Silent {
     /// The time at which this process first saw each of them run without a session.
     since: BTreeMap<String, Instant>,
     /// The pods of the pool that this process has seen with a session.
@@ -67,7 +67,7 @@ impl Sessions {
         turn: &Turn<'_>,
         pool: &Workload,
         slots: &Slots,
-        silent: &mut Silent,
+        KnownSessions { silent, .. }: &mut KnownSessions,
     ) -> Silence {
         if turn.swarm.protocol() != ProtocolSpec::Session {
             *silent = Silent::default();
