@@ -35,7 +35,7 @@ use swarm_adapters_host::runtime;
 use swarm_core::JobName;
 use swarm_local::output::{NO, complain};
 use swarm_local::show::Failed;
-
+use swarm_view::age::age;
 use swarm_view::shell;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
@@ -466,6 +466,11 @@ fn some<'a>(names: impl Iterator<Item = &'a str>) -> String {
 /// Returns a moment in seconds of Unix time.
 fn unix_s(moment: Timestamp) -> Option<u64> {
     moment.as_second().try_into().ok()
+}
+
+/// Formats the time since a moment. A moment in the future, by another clock, is now.
+fn age_of(now: Timestamp, then: Timestamp) -> String {
+    age(now.duration_since(then).try_into().unwrap_or_default())
 }
 
 /// Returns the part of a command line that names a Swarm, as the next command needs it.

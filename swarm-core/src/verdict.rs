@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub use displaced::displaced;
-pub use explainer::{Explainer, WithoutWorker};
+pub use explainer::{Explainer, SWARM_SUSPENDED, WithoutWorker};
 pub use failed_over::failed_over;
 pub use words::{counted, number, shortened};
 

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use swarm_core::Params;
+use swarm_core::verdict::SWARM_SUSPENDED;
 
 use crate::jobs::{EVERYWHERE, JobEntry, JobFailure};
-use crate::pool::Home;
 use crate::status::MovingRow;
-use crate::waits::Wait;
+use crate::waits::{Wait, millis};
 use crate::words::Word;
 
 /// The longest times of a handover.
@@ -31,15 +31,15 @@ pub struct Bounds {
 /// The known facts of a pool at a moment, but for its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// The home of the pool.
-    pub home: Home,
     /// The longest times of a handover.
     pub bounds: Bounds,
     /// The longest time until the pool has ended, while it ends.
     pub ends_within: Option<Duration>,
+    /// Whether no job runs, `suspend`.
+    pub is_suspended: bool,
     /// Whether nothing moves, `rebalance.paused`.
     pub is_paused: bool,
-    /// The smallest and the largest number of jobs of a worker; `None` without workers.
+    /// The smallest and the largest number of jobs of a worker, if they are known.
     pub loads: Option<(usize, usize)>,
 }
 
@@ -98,7 +98,8 @@ pub struct JobFacts<'a> {
     pub unassigned_message: Option<String>,
     /// The time since the request to stop it, while it stops.
     pub stopping_for: Option<Duration>,
-    /// Whether its worker has confirmed the newest request about it; `None` if that is not known.
+    /// Whether its worker has confirmed the request to stop it, while it stops; `None` if that is not
+    /// known.
     pub is_confirmed: Option<bool>,
     /// Its failure, if it is one of the listed failures.
     pub failing: Option<JobFailure<&'a str>>,
@@ -220,6 +221,9 @@ impl Picture {
         if job.is_everywhere() {
             return "spec.replication is `All`: every worker runs every job".to_owned();
         }
+        if self.is_suspended {
+            return SWARM_SUSPENDED.to_owned();
+        }
         if let Some(sentence) = &job.unassigned_message {
             return sentence.clone();
         }
@@ -305,7 +309,6 @@ impl Picture {
     /// Returns the move of a job that its worker stops.
     #[must_use]
     pub fn moving(&self, job: &JobFacts<'_>) -> MovingRow {
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         MovingRow {
             job: job.name.to_owned(),
             from: job.worker_name().map(str::to_owned),
@@ -334,15 +337,15 @@ mod tests {
         let bounds =
             Bounds { stop: SECOND * 30, release, fence: SECOND * 21, return_grace: SECOND * 9 };
         Picture {
-            home: Home::Cluster,
             bounds,
             ends_within: None,
+            is_suspended: false,
             is_paused: false,
             loads: Some((2, 3)),
         }
     }
 
-    fn job<'a>(state: Word, phase: Word, worker: Option<WorkerFacts<'a>>) -> JobFacts<'a> {
+    fn job(state: Word, phase: Word, worker: Option<WorkerFacts<'_>>) -> JobFacts<'_> {
         let slot = worker.map(|_| 0);
         JobFacts { name: "cam-1", state, phase, slot, worker, ..JobFacts::default() }
     }
@@ -416,6 +419,11 @@ mod tests {
         let paused = Picture { is_paused: true, ..picture };
         let halted = paused.why(&JobFacts { step: Some(step), ..rests.clone() });
         assert_eq!(halted, format!("{moves}; rebalance.paused keeps it where it is"));
+        let suspended = Picture { is_suspended: true, ..picture };
+        // A plan has a reason for each job, which would say that the job itself is suspended.
+        let unassigned_message = Some("it has `suspend: true`".to_owned());
+        let stopped = suspended.why(&JobFacts { unassigned_message, ..rests.clone() });
+        assert_eq!(stopped, "the whole Swarm has `suspend: true`");
         let stops = |job: &mut JobFacts<'static>| job.phase = "stopping";
         assert!(why(&stops).starts_with("its worker leaves the pool"));
         assert!(

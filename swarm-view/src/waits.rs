@@ -41,7 +41,6 @@ impl Wait {
     #[must_use]
     pub fn lasting(mut self, waited: Option<Duration>, most: Option<Duration>) -> Self {
         let left = most.map(|most| most.saturating_sub(waited.unwrap_or_default()));
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         (self.age_ms, self.at_most_ms) = (waited.map(millis), left.map(millis));
         self
     }
@@ -74,6 +73,11 @@ impl Wait {
         }
         sentence
     }
+}
+
+/// Returns a time in milliseconds, as documents have it.
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

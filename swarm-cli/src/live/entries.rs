@@ -48,11 +48,10 @@ impl<'a> Entries<'a> {
         Some(self.line(&self.pool.job(job)?))
     }
 
-    /// Returns what is known of a job. O(log jobs), and O(episodes) for a job that stops.
+    /// Returns what is known of a job without a plan. O(log jobs), and O(moves of an episode) for a job
+    /// that stops.
     pub(super) fn facts(&self, state: &JobState<'a>) -> JobFacts<'a> {
-        let Self { pool, inline, .. } = self;
-        let (name, failing) = (state.name.as_str(), state.failing);
-        let written = inline.get(name);
+        let (pool, name, failing) = (self.pool, state.name.as_str(), state.failing);
         let (unassigned, message) = match state.phase {
             JobPhase::Suspended => (Some(Unassigned::Suspended.as_str()), None),
             JobPhase::Unassigned => {
@@ -65,24 +64,22 @@ impl<'a> Entries<'a> {
         let worker = state.session.and_then(|session| pool.worker(session));
         let confirmed = |worker: &LiveWorker| {
             let report = worker.report.as_ref()?;
-            Some(!stops || (report.is_stopping(name) && !pool.is_lost(worker)))
+            Some(report.is_stopping(name) && !pool.is_lost(worker))
         };
         let held = || Some(self.held.get(name)? / 1_000);
         JobFacts {
             name,
-            title: written.and_then(|job| job["title"].as_str()),
+            title: self.inline.get(name).and_then(|job| job["title"].as_str()),
             state: state.state,
             phase: state.phase.as_str(),
             slot: state.slot.map(|slot| slot.0),
             token: state.token,
             worker: worker.map(|worker| pool.facts_of(worker)),
-            pin: written.and_then(|job| job["pin"].as_u64()?.try_into().ok()),
             step: under_way.map(|(to, reason, _)| Step { to, reason }),
-            is_deferred: false,
             unassigned,
             unassigned_message: message.map(str::to_owned),
             stopping_for: under_way.map(|(_, _, ms)| Duration::from_millis(ms)),
-            is_confirmed: worker.and_then(confirmed),
+            is_confirmed: worker.filter(|_| stops).and_then(confirmed),
             failing: failing.map(JobFailure::of),
             last_output: failing.map(|it| it.last_output.as_slice()),
             run: Run {

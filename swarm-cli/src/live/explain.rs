@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use clap::Args;
 use swarm_core::{JobName, Slot};
 use swarm_local::show::{Answer, Display};
-use swarm_view::age::age;
 use swarm_view::explain::{Explanation, Notes};
 use swarm_view::history::Past;
 use swarm_view::jobs::JobEntry;
@@ -16,7 +15,7 @@ use super::entries::Entries;
 use super::history;
 use super::plan::{self, LiveSwarm};
 use super::pool::LivePool;
-use super::{Failure, NOT_VISIBLE, Scope, has_no_job, run, with_jobs};
+use super::{Failure, NOT_VISIBLE, Scope, age_of, has_no_job, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm explain`.
@@ -110,16 +109,18 @@ fn explained(pool: &LivePool, swarm: &LiveSwarm, job: &JobName) -> Option<(Expla
     let history = pool.without_episodes.clone();
     let entries = Entries::of(pool);
     let facts = entries.facts(&state);
-    let heard = facts.worker.and_then(|worker| worker.heard);
-    let why = why(&entries.picture, &facts, swarm);
-    let is_held = facts.worker.is_some() || facts.is_everywhere();
-    let entry = JobEntry { why: Some(why), ..entries.picture.entry(facts) };
+    let picture = Picture { loads: pool.loads(), ..entries.picture };
+    let why = why(&picture, &facts, swarm);
+    let is_held = facts.worker_name().is_some() || facts.is_everywhere();
+    let entry = JobEntry { why: Some(why), ..picture.entry(facts) };
     let explanation = Explanation {
         revision: Some(pool.ledger.revision()),
         unread: [&reports, &history].into_iter().flatten().cloned().collect(),
         ..Explanation::of(&entry, pool.named(), &past)
     };
-    let renewed = heard.map(|heard| format!(", last renewed {} ago", age(heard)));
+    let worker = state.session.and_then(|session| pool.worker(session));
+    let renewed = worker.and_then(|worker| worker.report.as_ref()?.renewed);
+    let renewed = renewed.map(|at| format!(", last renewed {} ago", age_of(pool.now, at)));
     let next = || {
         let (job, namespace) = (shell::word(job.as_str()), shell::word(&metadata.namespace));
         format!("kubectl swarm logs {job} -n {namespace}")
@@ -148,7 +149,7 @@ fn why(picture: &Picture, facts: &JobFacts<'_>, swarm: &LiveSwarm) -> String {
         name.unwrap_or_else(|| format!("slot {slot}"))
     };
     let to = step.and_then(|step| step.to).map(worker);
-    let step = step.map(|step| Step { to: to.as_deref(), reason: &step.reason });
+    let step = step.map(|step| Step { to: to.as_deref(), reason: step.reason });
     let without = document.unassigned.iter().find(|it| it.job == name);
     let job = answer.jobs.get(name);
     picture.why(&JobFacts {

@@ -12,7 +12,7 @@ use swarm_core::parts;
 use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
 use swarm_view::history::Past;
 use swarm_view::picture::{Bounds, Picture, WorkerFacts};
-use swarm_view::pool::{Home, PoolName};
+use swarm_view::pool::PoolName;
 use swarm_view::words::Word;
 
 use super::history;
@@ -204,19 +204,10 @@ impl LivePool {
         Past { episodes: &self.episodes, now: self.now, since: None }
     }
 
-    /// Returns what is known of the pool. O(jobs).
+    /// Returns what is known of the pool, but for the loads of its workers.
     pub(super) fn picture(&self) -> Picture {
         let swarm = &self.swarm;
-        let mut counts: BTreeMap<_, _> =
-            self.ledger.slots.values().map(|record| (&record.session, 0_usize)).collect();
-        for record in self.ledger.cells.jobs.values() {
-            if let Some(count) = record.cell.holder().and_then(|holder| counts.get_mut(holder)) {
-                *count += 1;
-            }
-        }
-        let loads = || counts.values().copied();
         Picture {
-            home: Home::Cluster,
             bounds: Bounds {
                 stop: swarm.stop_timeout(),
                 release: (!swarm.is_exclusive()).then(|| swarm.release_timeout()),
@@ -224,9 +215,22 @@ impl LivePool {
                 return_grace: swarm.return_grace(),
             },
             ends_within: None,
+            is_suspended: swarm.spec["suspend"] == true,
             is_paused: swarm.spec["rebalance"]["paused"] == true,
-            loads: loads().min().zip(loads().max()),
+            loads: None,
         }
+    }
+
+    /// Returns the smallest and the largest number of jobs of a worker. O(jobs · log workers).
+    pub(super) fn loads(&self) -> Option<(usize, usize)> {
+        let mut counts: BTreeMap<_, _> =
+            self.ledger.slots.values().map(|record| (&record.session, 0_usize)).collect();
+        for record in self.ledger.cells.jobs.values() {
+            if let Some(count) = record.cell.holder().and_then(|holder| counts.get_mut(holder)) {
+                *count += 1;
+            }
+        }
+        counts.values().copied().min().zip(counts.values().copied().max())
     }
 
     /// Returns what is known of a worker.

@@ -1,5 +1,6 @@
 //! `status`: a Swarm on one screen, with the reason for which it is not settled, and the next command.
 
+use std::cell::LazyCell;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -328,7 +329,8 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         reason: why_unassigned(&pool.swarm, job.name.as_str()).to_owned().into(),
         message: message.map(str::to_owned),
     };
-    let entries = Entries::of(pool);
+    // Only a job that stops needs them.
+    let entries = LazyCell::new(|| Entries::of(pool));
     let (mut failing, mut moves, mut unassigned) = (Vec::new(), Vec::new(), Vec::new());
     for job in pool.jobs() {
         match job.phase {

@@ -20,6 +20,9 @@ use facts::{Holder, WorkerFacts, placed, state};
 use overview::Overview;
 use words::percent;
 
+/// The reason of every job of a Swarm with `suspend`, in a sentence.
+pub const SWARM_SUSPENDED: &str = "the whole Swarm has `suspend: true`";
+
 /// Explains why jobs have no worker.
 ///
 /// It keeps the workers and their assigned jobs, so that each sentence costs only O(log workers).
@@ -120,9 +123,7 @@ impl Explainer {
                  `rebalance.paused` is removed"
                     .to_owned()
             }
-            Unassigned::Suspended if self.is_suspended => {
-                "the whole Swarm has `suspend: true`".to_owned()
-            }
+            Unassigned::Suspended if self.is_suspended => SWARM_SUSPENDED.to_owned(),
             Unassigned::Suspended => "it has `suspend: true`".to_owned(),
             Unassigned::PlainWorkers => self.plain_workers(job),
         }

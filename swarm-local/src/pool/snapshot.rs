@@ -43,6 +43,8 @@ pub(crate) struct Snapshot {
     pub(crate) wanted: Jobs,
     /// Runners of these jobs. Served separately, to the user of the pool.
     pub(crate) runners: Runners,
+    /// Whether no job is to run.
+    pub(crate) is_suspended: bool,
     /// Whether nothing moves.
     pub(crate) is_paused: bool,
     /// Jobs that balance moves later, once other moves are done.
@@ -73,7 +75,7 @@ impl Snapshot {
     /// Sets the desired jobs, and the facts that explain where they are.
     pub(super) fn explain(&mut self, decision: &Decision, desired: &Desired, observed: &Observed) {
         self.set_wanted(desired.jobs.clone());
-        self.is_paused = desired.paused;
+        (self.is_suspended, self.is_paused) = (desired.suspend, desired.paused);
         self.deferred.clone_from(&decision.plan.deferred);
         if !self.status.unassigned.is_empty() {
             self.explainer = Explainer::of_turn(decision, desired, observed);

@@ -6,7 +6,6 @@ use swarm_adapters_host::channel::{JobNow, JobPhase};
 use swarm_adapters_host::clock::unix_s;
 use swarm_core::{Params, Title};
 use swarm_view::picture::{JobFacts, Picture, Run, Step, WorkerFacts};
-use swarm_view::pool::Home;
 use swarm_view::status::FailingRow;
 use swarm_view::workers::WorkerRow;
 
@@ -19,9 +18,9 @@ impl Snapshot {
         let loads = || self.status.workers.iter().map(|row| row.jobs);
         let ends_at = self.status.ending.as_ref().map(|ending| ending.until_unix_s);
         Picture {
-            home: Home::Machine,
             bounds: self.bounds,
             ends_within: ends_at.map(|at| Duration::from_secs(at.saturating_sub(unix_s()))),
+            is_suspended: self.is_suspended,
             is_paused: self.is_paused,
             loads: loads().min().zip(loads().max()),
         }
@@ -66,7 +65,7 @@ impl Snapshot {
             unassigned_message: self.why(&row.name),
             stopping_for: stopping
                 .map(|it| Duration::from_secs(unix_s().saturating_sub(it.since_unix_s))),
-            is_confirmed: reported.map(|phase| !is_stopping || phase == JobPhase::Stopping),
+            is_confirmed: reported.filter(|_| is_stopping).map(|phase| phase == JobPhase::Stopping),
             failing: failing.map(|failing| {
                 let mut failure = failing.failure();
                 if reported.is_some() {
