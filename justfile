@@ -335,7 +335,7 @@ package-check:
     set -euo pipefail
     .ci/packages machine
     target=$(rustc -vV | sed -n 's/^host: //p')
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --profile quick --target "$target" -p swarm-cli
+    RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --profile quick --target "$target" -p swarm-cli -p kubectl-swarm
     NFPM="$(.ci/tool nfpm)" cargo run --quiet --locked -p swarm-release -- package-check --programs "${CARGO_TARGET_DIR:-target}/$target/quick"
 
 # Run CI's cluster scenarios on the oldest and the newest Kubernetes (root, Debian packages).

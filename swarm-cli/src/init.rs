@@ -7,10 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use swarm_terminal::output::{WRONG, answer, complain};
 use swarm_view::printable::{Form, printable};
 use swarm_view::shell;
-
-use swarm_local::output::{WRONG, answer, complain};
 
 /// The manifest that `init` writes.
 const MANIFEST: &str = include_str!("init.yaml");

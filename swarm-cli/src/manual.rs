@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap_complete::Shell;
+use kubectl_swarm::program;
+use swarm_terminal::output::answer;
 
-use crate::{kubectl_swarm, swarm};
-use swarm_local::output::answer;
+use crate::swarm;
 
 /// Prints the JSON Schema of manifests.
 pub(crate) fn print_schema() -> anyhow::Result<ExitCode> {
@@ -24,7 +25,7 @@ pub(crate) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
 /// Writes a man page for each program and each of its commands.
 pub(crate) fn write_pages(dir: &Path) -> anyhow::Result<ExitCode> {
     let cannot = || format!("man pages cannot be written to {}", dir.display());
-    for program in [swarm::command(), kubectl_swarm::unbuilt()] {
+    for program in [swarm::command(), program::unbuilt()] {
         clap_mangen::generate_to(program, dir).with_context(cannot)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -4,19 +4,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use kubectl_swarm::color::Colors;
+use kubectl_swarm::import::{self, ImportArgs};
+use kubectl_swarm::{exit_codes, refusal};
 use swarm_adapters_host::{caller, runtime};
 use swarm_local::{
     AttachArgs, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LocalArgs, LogsArgs,
     PsArgs, ReportArgs, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
 };
+use swarm_terminal::output::{complain, name_program};
 
-use crate::color::Colors;
-use crate::import::ImportArgs;
 use crate::init::InitArgs;
-use crate::plan::machine::PlanArgs;
+use crate::plan::PlanArgs;
 use crate::verify::VerifyArgs;
-use crate::{exit_codes, import, init, manual, plan, refusal, verify};
-use swarm_local::output::{complain, name_program};
+use crate::{init, manual, plan, verify};
 
 /// Gives every job exactly one worker out of a pool on this machine: evenly, with the fewest moves.
 #[derive(Debug, Parser)]
@@ -147,7 +148,7 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Retry(args) => swarm_local::retry(args).await,
         Command::Suspend(args) => swarm_local::suspend(args).await,
         Command::Resume(args) => swarm_local::resume(args).await,
-        Command::Plan(args) => Ok(plan::machine::run(&args).await),
+        Command::Plan(args) => Ok(plan::run(&args).await),
         Command::Verify(args) => verify::verify(&args),
         Command::Init(args) => init::write(&args),
         Command::Import(args) => Ok(import::run(&args)),

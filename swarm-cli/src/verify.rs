@@ -10,9 +10,8 @@ use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, 
 use swarm_adapters_host::runlog::{
     self, Coverage, Damage, Entry, Missing, ReadError, Torn, judged,
 };
+use swarm_terminal::output::{NO, Output, WRONG, complain, print};
 use swarm_view::printable::{Form, printable};
-
-use swarm_local::output::{NO, Output, WRONG, complain, print};
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]

@@ -17,15 +17,14 @@ mod ps;
 mod report;
 mod status;
 mod stop;
-mod top;
 mod who;
 mod workers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use crate::print::output::{NO, Output, WRONG, complain_in_lines};
-use crate::print::show::Failed;
+use swarm_terminal::output::{NO, Output, WRONG, complain_in_lines};
+use swarm_terminal::show::Failed;
 
 pub use attach::{AttachArgs, attach};
 pub use by_hand::{JobsArgs, restart, resume, retry, suspend};
@@ -40,7 +39,6 @@ pub use report::{ReportArgs, report};
 pub use status::{StatusArgs, status};
 pub use stop::{StopArgs, stop};
 use swarm_view::printable::{Form, Printable};
-pub use top::{Sight, can_draw, top};
 pub use who::{WhoArgs, who};
 pub use workers::{WorkersArgs, workers};
 

@@ -9,8 +9,6 @@ mod logs;
 mod pool;
 mod print;
 mod processes;
-#[cfg_attr(not(feature = "terminal"), path = "screen/no_screen.rs")]
-mod screen;
 mod serve;
 mod settings;
 mod state_dir;
@@ -24,46 +22,45 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use jiff::Timestamp;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Socket, SocketListener};
 use swarm_adapters_host::metrics::PoolMetrics;
+use swarm_terminal::can_draw;
+use swarm_terminal::hands::Hands;
+use swarm_terminal::output::complain_in_lines;
+use swarm_terminal::scene::{Ends, Paths};
+use swarm_terminal::screen::View;
+use swarm_terminal::shutdown::Shutdown;
+use swarm_terminal::times::time;
 use swarm_worker::LogFormat;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
     AttachArgs, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LogsArgs, NamedPool,
-    PoolArgs, PsArgs, ReportArgs, RunningPool, Sight, StatusArgs, StopArgs, WhoArgs, WorkersArgs,
-    attach, can_draw, check, diff, explain, history, logs, ps, report, restart, resume, retry,
-    running, status, stop, suspend, top, who, workers,
+    PoolArgs, PsArgs, ReportArgs, RunningPool, StatusArgs, StopArgs, WhoArgs, WorkersArgs, attach,
+    check, diff, explain, history, logs, ps, report, restart, resume, retry, running, status, stop,
+    suspend, who, workers,
 };
-pub use logs::worker_log::{JobLines, Line as JobLine};
-pub use print::{output, report, show};
 pub use settings::fixed::Fixed;
 pub use settings::run_log::RunLogSize;
-pub use settings::starts::{Runners, Starts};
 pub use state_dir::state::other_pool;
 
 use commands::detach;
-use logs::log;
-use pool::by_hand::Hands;
+use logs::{job_log, log};
 use pool::earlier;
 use pool::events::Events;
 use pool::operate::{Operation, Sources};
-use pool::outlets::{Origin, Outlets, Paths, Place, Voice};
-use pool::shutdown::Shutdown;
+use pool::outlets::{Origin, Outlets, Place, Voice};
 use pool::snapshot::Snapshot;
 use pool::until::Until;
-use print::output::complain_in_lines;
-use print::{terminal, text};
+use print::text;
 use processes::reports::Reports;
 use processes::worker::WorkerProgram;
-use screen::{Ends, View};
-use serve::service;
 use serve::web::{self, Listeners, Private};
+use serve::{screen, service};
 use settings::input::Input;
 use settings::limits;
 use state_dir::state::{self, StateDir};
@@ -125,38 +122,11 @@ pub struct LocalArgs {
     pub worker_args: Vec<OsString>,
 }
 
+/// Maximum number of messages that wait for the screen.
+const MESSAGES_MAX: usize = 1_000;
+
 /// Default time limit of `--until-settled`.
 const TIMEOUT: Duration = Duration::from_mins(5);
-
-/// Parses a time above zero in a Swarm's format: `30s`, `500ms` or `1m30s`.
-///
-/// # Errors
-///
-/// A sentence about a text that is not such a time.
-pub fn time(text: &str) -> Result<Duration, String> {
-    let time = Duration::from(text.parse::<swarm_spec::Duration>()?);
-    let too_short = || "write a time above zero, such as 30s or 5m".to_owned();
-    (!time.is_zero()).then_some(time).ok_or_else(too_short)
-}
-
-/// Reads a time, or a time span before now.
-///
-/// # Errors
-///
-/// A sentence about a text that is neither.
-pub fn since(text: &str) -> Result<Timestamp, String> {
-    let wrong = || {
-        format!(
-            "`{}` is not a time; write a time span such as 30s, 10m or 2h, or a time such as \
-             2026-11-27T06:30:00Z",
-            text.escape_default()
-        )
-    };
-    match text.parse::<swarm_spec::Duration>() {
-        Ok(span) => Timestamp::now().checked_sub(Duration::from(span)).map_err(|_| wrong()),
-        Err(_) => text.parse().map_err(|_| wrong()),
-    }
-}
 
 /// Runs a Swarm on this machine until a signal ends it or it is settled. For each worker it starts
 /// this program again as `worker run`, or the program that `args` name.
@@ -235,7 +205,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     } else {
         Until::Signalled
     };
-    let is_drawn = !(args.plain || args.detached || args.until_settled) && terminal::can_draw();
+    let is_drawn = !(args.plain || args.detached || args.until_settled) && can_draw();
     let file = input.followed().map(str::to_owned);
     let origin = Origin { file: file.as_deref().map(absolute), since_unix_s: unix_s() };
     let paths = Paths { file, dir: dir.path().display().to_string() };
@@ -302,8 +272,13 @@ fn viewed(
     shutdown: &Shutdown,
     hands: Hands,
 ) -> (Option<View>, Place) {
-    match View::open(paths, shown, shutdown.clone(), hands, Ends::Pool) {
-        Ok((view, messages)) => (Some(view), Place::Screen(messages)),
+    let logs = job_log::opener(Path::new(&paths.dir).join("logs"));
+    match View::open(paths, Ends::Pool, logs, shutdown.clone(), hands) {
+        Ok((view, news)) => {
+            let (voice, messages) = mpsc::channel(MESSAGES_MAX);
+            tokio::spawn(screen::feed(shown, messages, news));
+            (Some(view), Place::Screen(voice))
+        }
         Err(error) => {
             tracing::warn!(%error, "the terminal cannot be drawn on; printing lines");
             (None, Place::Lines)

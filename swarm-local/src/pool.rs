@@ -10,6 +10,5 @@ pub(crate) mod operate;
 pub(crate) mod outlets;
 mod pool_views;
 mod sessions;
-pub(crate) mod shutdown;
 pub(crate) mod snapshot;
 pub(crate) mod until;

@@ -1,7 +1,3 @@
-//! Texts for a person: tables, documents, lines and reports, and the terminal that shows them.
+//! Texts for a person: lines about a pool.
 
-pub mod output;
-pub mod report;
-pub mod show;
-pub(crate) mod terminal;
 pub(crate) mod text;

@@ -4,5 +4,4 @@ pub(crate) mod fixed;
 pub(crate) mod input;
 pub(crate) mod limits;
 pub(crate) mod run_log;
-pub(crate) mod starts;
 pub(crate) mod writers;

@@ -177,7 +177,7 @@ mod tests {
     fn every_line_parses_with_the_program_that_it_names() {
         let mut swarm = swarm_cli::swarm::command();
         swarm.build();
-        let plugin = swarm_cli::kubectl_swarm::command();
+        let plugin = kubectl_swarm::program::command();
         for verb in ["plan", "import"] {
             let of_swarm = options(&swarm, verb);
             let of_plugin = options(&plugin, verb);

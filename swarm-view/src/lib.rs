@@ -4,25 +4,31 @@
 //! - [`status`] is the state of a pool: a document, its judgement and its text.
 //! - [`jobs`] and [`workers`] have a line for each job or worker, and [`explain`] says where a job is
 //!   and why. [`pool`] has the name of a pool in such lines.
-//! - [`plan`] has the moves that an edit causes, and [`check`] the parts of an installation.
+//! - [`plan`] has the moves that an edit causes, [`starts`] the restarts, and [`check`] the parts of an installation.
 //! - [`picture`] is what is known of a pool at a moment. It decides what a job waits for ([`waits`]), and
 //!   why it is where it is.
-//! - [`history`] shows the history of a pool.
+//! - [`history`] shows the history of a pool, [`message`] what its operator says, and [`logs`] what is
+//!   said about one job.
+//! - [`action`] is what a person does with a job.
 //! - [`table`] makes tables and fields, and [`words`] numbers and quotes in sentences.
 //! - [`mod@age`] formats times for people.
 //! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
 
+pub mod action;
 pub mod age;
 pub mod check;
 pub mod explain;
 pub mod history;
 pub mod jobs;
+pub mod logs;
+pub mod message;
 pub mod picture;
 pub mod plan;
 pub mod pool;
 pub mod printable;
 pub mod schema;
 pub mod shell;
+pub mod starts;
 pub mod status;
 pub mod table;
 pub mod waits;

@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::printable::{Form, printable};
+use crate::words::number;
 
 /// Names of columns that several tables have.
 pub mod columns {
@@ -36,6 +37,9 @@ pub mod columns {
     /// The name of a worker.
     pub const WORKER: &str = "WORKER";
 }
+
+/// Maximum number of lines of wrapped words.
+pub const WRAPPED_MAX: usize = 8;
 
 /// The holder of a job that every worker runs, in tables. No worker can have this name.
 pub const EVERY_WORKER: &str = "(every worker)";
@@ -273,6 +277,26 @@ impl Table {
 fn style_of(word: &str) -> Style {
     let found = WORDS.iter().find(|(words, _)| words.contains(&word));
     found.map_or_else(Style::new, |(_, color)| color.on_default())
+}
+
+/// Wraps words into at most [`WRAPPED_MAX`] lines of `columns` characters. They begin at column
+/// `indent`, and the last one counts the words that are left out.
+#[must_use]
+pub fn wrapped(words: &[String], indent: usize, columns: usize) -> String {
+    let mut lines = vec![String::new()];
+    for (shown, word) in words.iter().enumerate() {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line == 0 || indent + line + 1 + word.chars().count() <= columns {
+            let gap = if line == 0 { "" } else { " " };
+            let _ = lines.last_mut().map(|last| write!(last, "{gap}{word}"));
+        } else if lines.len() < WRAPPED_MAX {
+            lines.push(word.clone());
+        } else {
+            lines.push(format!("… and {} more", number(words.len() - shown)));
+            break;
+        }
+    }
+    lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
 #[cfg(test)]

@@ -6,9 +6,13 @@
 )]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use clap::error::ErrorKind;
 
 /// Shell words that may precede a command.
 const BEFORE: [&str; 5] = ["$ ", "cargo ", "nohup ", "TERM=xterm-256color ", "sudo -u swarm "];
@@ -39,9 +43,6 @@ fn command(line: &str) -> Option<String> {
 
 #[test]
 fn every_command_in_the_documentation_parses() {
-    let ours = Path::new(env!("CARGO_BIN_EXE_swarm")).parent().unwrap();
-    let path = format!("{}:{}", ours.display(), std::env::var("PATH").unwrap());
-    let empty = tempfile::tempdir().unwrap();
     let mut commands = BTreeMap::new();
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
@@ -50,12 +51,28 @@ fn every_command_in_the_documentation_parses() {
         commands.extend(found.map(|command| (command, page.clone())));
     }
     assert!(commands.len() >= 35, "only {} commands were found", commands.len());
+    // A shell splits each command into words, which a program of the same name only prints.
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["swarm", "kubectl-swarm"] {
+        let file = dir.path().join(name);
+        fs::write(&file, format!("#!/bin/sh\nprintf '%s\\0' {name} \"$@\"\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
     for (command, page) in commands {
-        // Only help is printed, after everything before it has parsed.
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{command} --help")]).env("PATH", &path);
-        let output = shell.current_dir(&empty).output().unwrap();
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {command}: {complaint}", page.display());
+        let output = shell.args(["-c", &command]).env("PATH", &path).output().unwrap();
+        let words = String::from_utf8(output.stdout).unwrap();
+        let words: Vec<_> = words.split_terminator('\0').collect();
+        // Only help or the version is printed, after everything before it has parsed.
+        let asked = words.iter().chain(&["--help"]).map(OsString::from);
+        let parsed = match words.first() {
+            Some(&"swarm") => swarm_cli::swarm::command().try_get_matches_from(asked),
+            Some(&"kubectl-swarm") => kubectl_swarm::program::parsed(asked),
+            _ => panic!("{}: {command}: {words:?}", page.display()),
+        };
+        let help = parsed.unwrap_err();
+        let is_shown = matches!(help.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        assert!(is_shown, "{}: {command}: {help}", page.display());
     }
 }

@@ -90,14 +90,12 @@ fn a_manifest_that_cannot_be_written_leaves_no_file() {
 #[test]
 fn a_command_line_that_does_not_parse_does_not_steer_a_terminal() {
     let evil = "c\u{1b}[31m\u{9b}2Jx";
-    let programs = [env!("CARGO_BIN_EXE_swarm"), env!("CARGO_BIN_EXE_kubectl-swarm")];
-    for (program, args) in programs.iter().zip([&[evil][..], &["plan", evil]]) {
-        let output = Command::new(program).args(args).env("CLICOLOR_FORCE", "1").output().unwrap();
-        let message = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{message}");
-        assert!(message.chars().all(|c| c == '\n' || !c.is_control()), "{message:?}");
-        assert!(message.contains("Usage: "), "{message}");
-    }
+    let mut program = Command::new(env!("CARGO_BIN_EXE_swarm"));
+    let output = program.arg(evil).env("CLICOLOR_FORCE", "1").output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.chars().all(|c| c == '\n' || !c.is_control()), "{message:?}");
+    assert!(message.contains("Usage: "), "{message}");
 }
 
 #[test]
@@ -127,8 +125,7 @@ fn every_line_of_the_first_manifest_may_be_switched_on() {
         let on = text.replacen(field, &field.replacen("# ", "", 1), 1);
         let file = dir.path().join("on.yaml");
         fs::write(&file, on).unwrap();
-        let plan = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
-        let output = { plan }.args(["plan", "-f"]).arg(&file).output().unwrap();
+        let output = run(&["plan", file.to_str().unwrap()]);
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{field}: {message}");
     }
@@ -154,8 +151,7 @@ fn the_manifest_of_the_readme_is_a_plan_for_two_workers() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("cameras.yaml");
     fs::write(&file, manifest).unwrap();
-    let plan = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
-    let output = { plan }.args(["plan", "-f"]).arg(&file).output().unwrap();
+    let output = run(&["plan", file.to_str().unwrap()]);
     let plan = String::from_utf8_lossy(&output.stdout);
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &*message), (Some(0), ""));
@@ -194,14 +190,6 @@ fn shells_get_scripts_and_man_gets_pages() {
     for shell in ["bash", "zsh", "fish"] {
         let script = printed(&["completions", shell]);
         assert!(script.contains("until-settled"), "{shell}");
-    }
-    // kubectl finds both programs in PATH.
-    let bin = Path::new(env!("CARGO_BIN_EXE_kubectl-swarm")).parent().unwrap();
-    let script = repository().join("swarm-cli/kubectl_complete-swarm");
-    for (words, answer) in [(&["plan", "--fi"][..], "--filename\tA manifest, "), (&[""], "plan\t")]
-    {
-        let completed = Command::new(&script).args(words).env("PATH", bin).output().unwrap();
-        assert!(String::from_utf8_lossy(&completed.stdout).starts_with(answer), "{completed:?}");
     }
     let dir = tempfile::tempdir().unwrap();
     printed(&["man", dir.path().to_str().unwrap()]);

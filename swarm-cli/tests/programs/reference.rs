@@ -22,45 +22,43 @@ The output of `--help` for every command of `swarm` (one machine), `kubectl swar
 /// The width of help texts without a terminal.
 const WIDTH: usize = 100;
 
+/// The programs of other crates are asked by tests of these crates, which compare them with the page.
 #[test]
 fn the_page_of_commands_is_what_the_programs_print() {
+    let worker = swarm_worker::Command::augment_subcommands(clap::Command::new("swarm-worker"))
+        .about("A worker of a swarm pool: runs exactly the jobs that its view names")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true);
+    let plugin = kubectl_swarm::program::unbuilt();
     let mut page = OPENING.to_owned();
-    page += &program("swarm", env!("CARGO_BIN_EXE_swarm"));
-    page += &program("kubectl swarm", env!("CARGO_BIN_EXE_kubectl-swarm"));
-    page += &worker();
+    for (name, program) in [
+        ("swarm", swarm_cli::swarm::command()),
+        ("kubectl swarm", plugin),
+        ("swarm-worker", worker),
+    ] {
+        page += &sections(name, program.term_width(WIDTH));
+    }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&file, &page).unwrap();
     }
     let committed = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(committed == page, "docs/reference/cli.md is stale: run `just generate`");
+    for section in page.split("\n## ").skip(1) {
+        let (name, text) = section.split_once("\n\n```text\n").unwrap();
+        let mut words = name.split(' ');
+        if words.next() == Some("swarm") {
+            // The help would show values from the environment.
+            let mut swarm = Command::new(env!("CARGO_BIN_EXE_swarm"));
+            let output = swarm.args(words).arg("--help").env_clear().output().unwrap();
+            let printed = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(text.trim_end(), block(&printed), "{name}");
+        }
+    }
 }
 
 /// Returns the help of a program and of each of its commands.
-fn program(name: &str, binary: &str) -> String {
-    let help = |args: &[&str]| {
-        // The help would show values from the environment.
-        let output = Command::new(binary).args(args).arg("--help").env_clear().output().unwrap();
-        assert!(output.status.success(), "{name} {args:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let top = help(&[]);
-    let mut page = section(name, &top);
-    for command in commands(&top) {
-        page += &section(&format!("{name} {command}"), &help(&[command]));
-    }
-    page
-}
-
-/// Makes the worker's section from its argument types, since its program belongs to another crate.
-/// A test of that crate compares the page with the program's output.
-fn worker() -> String {
-    let name = "swarm-worker";
-    let mut program = swarm_worker::Command::augment_subcommands(clap::Command::new(name))
-        .about("A worker of a swarm pool: runs exactly the jobs that its view names")
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand_required(true)
-        .term_width(WIDTH);
+fn sections(name: &str, mut program: clap::Command) -> String {
     let mut names = vec![None];
     let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
     names.extend(shown.map(|command| Some(command.get_name().to_owned())));
@@ -73,23 +71,15 @@ fn worker() -> String {
         let args = [Some(name.to_owned()), command.clone(), Some("--help".to_owned())];
         let help = program.clone().try_get_matches_from(args.into_iter().flatten()).unwrap_err();
         let heading = command.map_or_else(|| name.to_owned(), |it| format!("{name} {it}"));
-        section(&heading, &help.to_string())
+        let mut page = String::new();
+        write!(page, "\n## {heading}\n\n```text\n{}\n", block(&help.to_string())).unwrap();
+        page
     });
     sections.collect()
 }
 
-/// Returns the names below `Commands:`.
-fn commands(help: &str) -> Vec<&str> {
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let listed = listed.take_while(|line| !line.is_empty()).filter(|line| line.starts_with("  "));
-    let names = listed.filter(|line| !line.starts_with("   "));
-    let names = names.filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| *name != "help").collect()
-}
-
-fn section(name: &str, help: &str) -> String {
-    let mut page = String::new();
+/// Returns the lines of a block of text, and its end.
+fn block(help: &str) -> String {
     let lines: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
-    write!(page, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n")).unwrap();
-    page
+    lines.join("\n") + "\n```"
 }

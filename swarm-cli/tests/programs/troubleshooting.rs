@@ -10,12 +10,14 @@ use std::fs;
 use std::path::Path;
 
 /// The crates whose messages a pool on one machine prints.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 9] = [
+    "kubectl-swarm",
     "swarm-adapters-host",
     "swarm-cli",
     "swarm-core",
     "swarm-local",
     "swarm-spec",
+    "swarm-terminal",
     "swarm-view",
     "swarm-worker",
 ];

@@ -9,25 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use swarm_terminal::can_draw;
+use swarm_terminal::hands::{Hands, Request};
+use swarm_terminal::output::{complain_in_lines, has_no_reader, print as print_styled};
+use swarm_terminal::scene::{Ends, News, Paths};
+use swarm_terminal::screen::View;
+use swarm_terminal::shutdown::Shutdown;
+use swarm_view::message::Message;
 use swarm_view::shell;
 use swarm_view::status::Status;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::super::screen::{Ends, View};
 use super::pool::{Found, Pool};
 use super::{Failure, PoolArgs, ended, status};
-use crate::pool::by_hand::{Hands, Request};
-use crate::pool::outlets::{Message, Paths, Timed};
-use crate::pool::shutdown::Shutdown;
-use crate::pool::snapshot::Snapshot;
-use crate::print::output::{complain_in_lines, has_no_reader, print as print_styled};
-use crate::print::{terminal, text};
-use crate::processes::reports::Reports;
-use crate::serve::web;
+use crate::logs::job_log;
+use crate::print::text;
 use follow::{Feed, Left};
-
-pub(super) use follow::row;
 
 /// The time between two looks for the reader of the lines.
 const LOOK: Duration = Duration::from_millis(200);
@@ -59,7 +57,7 @@ async fn show(args: &AttachArgs) -> Result<(), Failure> {
     let shutdown = Shutdown::by_signals()?;
     let pool = Arc::new(args.pool.find().await?);
     let (_, status) = pool.swarm().await?;
-    let left = if !args.plain && terminal::can_draw() {
+    let left = if !args.plain && can_draw() {
         draw(&pool, status.file, &shutdown).await?
     } else {
         print(&args.pool, &pool, &status, &shutdown).await?
@@ -77,13 +75,11 @@ async fn draw(
     shutdown: &Shutdown,
 ) -> Result<Left, Failure> {
     let paths = Paths { file, dir: pool.dir.display().to_string() };
-    let (snapshots, shown) = watch::channel(Arc::<Snapshot>::default());
-    let reports = Reports::default();
-    let shown = web::Shown { snapshots: shown, reports: reports.clone() };
     let (hands, requests) = Hands::new();
     let acting = tokio::spawn(carry_out(Arc::clone(pool), requests));
-    let (view, messages) = View::open(paths, shown, shutdown.clone(), hands, Ends::View)?;
-    let feed = Feed { pool: Arc::clone(pool), snapshots, reports, messages };
+    let logs = job_log::opener(pool.dir.join("logs"));
+    let (view, news) = View::open(paths, Ends::View, logs, shutdown.clone(), hands)?;
+    let feed = Feed { pool: Arc::clone(pool), news };
     // The view ends once the feed has dropped its channels.
     let left = feed.run(0, shutdown).await;
     acting.abort();
@@ -101,13 +97,8 @@ async fn print(
     let known = pool.events(0).await?.events.last().map_or(0, |event| event.number);
     let runs = status::run_again(pool, status).await?;
     print_styled(&status::text(status, &pool.dir, named, &runs, false))?;
-    let (messages, printed) = mpsc::channel(QUEUE_MAX);
-    let feed = Feed {
-        pool: Arc::clone(pool),
-        snapshots: watch::Sender::default(),
-        reports: Reports::default(),
-        messages,
-    };
+    let (news, printed) = mpsc::channel(QUEUE_MAX);
+    let feed = Feed { pool: Arc::clone(pool), news };
     tokio::select! {
         (left, ()) = async { tokio::join!(feed.run(known, shutdown), print_all(printed)) } => left,
         () = reader_lost() => Ok(Left::Unread),
@@ -121,8 +112,9 @@ async fn reader_lost() {
     }
 }
 
-async fn print_all(mut messages: mpsc::Receiver<Timed>) {
-    while let Some((message, _)) = messages.recv().await {
+async fn print_all(mut news: mpsc::Receiver<News>) {
+    while let Some(one) = news.recv().await {
+        let News::Message((message, _)) = one else { continue };
         match message {
             Message::Info(text) | Message::Moved(text) | Message::Settled(text) => text::say(&text),
             Message::Problem(text) => complain_in_lines(&text),

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use swarm_terminal::hands::Answer;
+use swarm_terminal::output::{NO, Output, complain};
+use swarm_view::action::Action;
 use swarm_view::age::age;
 use swarm_view::jobs::JobEntry;
 use swarm_view::workers::WorkerRow;
@@ -13,8 +16,6 @@ use tokio::time::{Instant, sleep};
 use super::names;
 use super::pool::Pool;
 use super::{Failure, NamedPool, ended, standard_output};
-use crate::pool::by_hand::{Action, Answer};
-use crate::print::output::{NO, Output, complain};
 
 /// Maximum time for the workers to act, and the time between two questions whether they have.
 const ACTED_MAX: Duration = Duration::from_secs(3);

@@ -7,12 +7,12 @@ use clap::Args;
 use rustix::fs::statvfs;
 use serde_json::json;
 use swarm_adapters_host::caller;
+use swarm_terminal::output::{self, NO, Output};
 use swarm_view::check::{Check, Finding, Outcome};
 use swarm_view::shell;
 
 use super::super::processes::remaining;
 use super::pool::{Pool, Pools, all};
-use crate::print::output::{self, NO, Output};
 use crate::state_dir::state;
 
 /// Free bytes below which logs and ledgers may soon not fit.

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use swarm_adapters_host::caller;
 use swarm_adapters_host::clock::unix_s;
+use swarm_terminal::shutdown::Shutdown;
 use swarm_view::status::Status;
 use swarm_view::{shell, words};
 use tokio::io::AsyncReadExt as _;
@@ -27,7 +28,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::LocalArgs;
 use crate::logs::log;
-use crate::pool::shutdown::Shutdown;
 use crate::pool::snapshot::Snapshot;
 use crate::print::text;
 use crate::settings::input::STANDARD_INPUT;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use swarm_adapters_host::clock::unix_s;
+use swarm_terminal::show::{Answer, Display};
 use swarm_view::age::age;
 use swarm_view::explain::{Explanation, Notes};
 use swarm_view::history::Past;
@@ -15,7 +16,6 @@ use swarm_view::shell;
 
 use super::{Failure, NamedPool, finished, names};
 use crate::pool::history;
-use crate::print::show::{Answer, Display};
 
 /// Maximum time from the grant of a job to its first run. A later run is another one.
 const START_WITHIN: Duration = Duration::from_secs(2);

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
+use swarm_terminal::output;
+use swarm_terminal::show::{Answer, Display};
 use swarm_view::history::{self, History, OneOrSeveral, Past};
 use swarm_view::pool::PoolName;
 
 use super::pool::{self, Pool};
 use super::{Failure, NamedPool, finished, names};
-use crate::print::output;
-use crate::print::show::{Answer, Display};
 
 /// Arguments of `history`.
 #[derive(Clone, Debug, Args)]
@@ -27,7 +27,7 @@ pub struct HistoryArgs {
     #[arg(long, short = 'A', conflicts_with_all = ["job", "pool", "dir"])]
     pub all: bool,
     /// Only what happened since then: a time such as 2026-11-28T03:10:00Z, or a time span such as 6h
-    #[arg(long, value_name = "TIME", value_parser = crate::since)]
+    #[arg(long, value_name = "TIME", value_parser = swarm_terminal::times::since)]
     pub since: Option<Timestamp>,
     /// The number of episodes to show, or of moves of the job [default: 50, and all in JSON]
     #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true)]

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use swarm_adapters_host::job_log::{Entry, Kind};
 use swarm_core::JobName;
+use swarm_terminal::output::{Output, complain_in_lines, has_no_reader};
 use tokio::time::{Instant, sleep};
 
 use super::names;
@@ -21,7 +22,6 @@ use super::ps::has_worker;
 use super::{Failure, PoolArgs, ended, standard_output};
 use crate::logs::job_log::{JobLog, is_start, shown};
 use crate::logs::worker_log;
-use crate::print::output::{Output, complain_in_lines, has_no_reader};
 use crate::state_dir::state;
 
 /// Time between two reads of new lines.
@@ -46,7 +46,7 @@ pub struct LogsArgs {
     #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true, value_parser = lines)]
     pub tail: Option<usize>,
     /// Print lines from this time on, such as `10m` ago or 2026-11-27T06:30:00Z
-    #[arg(long, value_name = "TIME", value_parser = crate::since)]
+    #[arg(long, value_name = "TIME", value_parser = swarm_terminal::times::since)]
     pub since: Option<Timestamp>,
     /// Print the lines of the run before the last one
     #[arg(long, conflicts_with = "follow")]
@@ -256,11 +256,13 @@ mod tests {
     fn a_number_of_lines_is_whole_and_a_time_is_a_time_or_a_span() {
         assert_eq!(lines("20"), Ok(20));
         assert!(
-            crate::since("2026-11-27T06:30:00Z").is_ok()
-                && crate::since("10m").unwrap() < Timestamp::now()
+            swarm_terminal::times::since("2026-11-27T06:30:00Z").is_ok()
+                && swarm_terminal::times::since("10m").unwrap() < Timestamp::now()
         );
         assert!(
-            crate::since("yesterday").unwrap_err().starts_with("`yesterday` is not a time; write")
+            swarm_terminal::times::since("yesterday")
+                .unwrap_err()
+                .starts_with("`yesterday` is not a time; write")
         );
         assert_eq!(lines("x"), Err("write a whole number of lines, for example 20".to_owned()));
     }

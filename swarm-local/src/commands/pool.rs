@@ -11,20 +11,20 @@ use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer, AnswerError};
 use swarm_core::history::Episode;
 use swarm_core::{Assignment, Job, JobName, RunnerName, Slot, Unassigned};
+use swarm_view::action::Action;
 use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
+use swarm_view::starts::{Runners, Starts};
 use swarm_view::status::{Earlier, Status};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Failure;
 use super::names::{self, Purpose};
-use crate::pool::by_hand::Action;
 use crate::pool::events::EventList;
 use crate::processes::{Peer, remaining};
 use crate::serve::web::{self, job_line};
 use crate::settings::fixed::Fixed;
-use crate::settings::starts::{Runners, Starts};
 use crate::state_dir::state;
 
 /// Maximum time for an answer.

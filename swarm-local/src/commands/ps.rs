@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::usage::Usage;
+use swarm_terminal::show::{Answer, Display, Format};
 use swarm_view::jobs::{Columns, JobEntry, JobTable, Used};
 use swarm_view::pool::{Home, PoolName};
 use swarm_view::printable::{Form, printable};
@@ -14,7 +15,6 @@ use swarm_view::words::counted;
 
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, names, pool};
-use crate::print::show::{Answer, Display, Format};
 use crate::serve::web::{self, job_line};
 
 /// Number of existing workers that an error names if the requested worker does not exist.

@@ -13,13 +13,13 @@ use swarm_adapters_host::file::{read_regular_text, regular};
 use swarm_adapters_host::http::Build;
 use swarm_core::history::Episode;
 use swarm_spec::yaml;
+use swarm_terminal::output;
+use swarm_terminal::report::{LOG_LINES, LOOK, Output, Report, file_name, plain};
 use swarm_view::history::Past;
 
 use super::pool::{Pool, only_ended, ran_in};
 use super::{Failure, PoolArgs, ended};
 use crate::pool::history;
-use crate::print::output;
-use crate::print::report::{LOG_LINES, LOOK, Output, Report, file_name, plain};
 use crate::processes::job_logs;
 use crate::settings::fixed::Fixed;
 use crate::settings::run_log;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
+use swarm_terminal::show::{Answer, Display};
 use swarm_view::pool::Home;
 use swarm_view::status::{FAILING_MAX, Place, Runs, Status};
 use swarm_view::words::limit;
@@ -15,7 +16,6 @@ use tokio::time::{Instant, sleep};
 
 use super::pool::Pool;
 use super::{Failure, PoolArgs, finished, pool};
-use crate::print::show::{Answer, Display};
 
 /// The time between two requests of a status that waits.
 const ASK_EVERY: Duration = Duration::from_millis(100);

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
+use swarm_terminal::show::{Answer, Display};
 use swarm_view::jobs::{JobLine, Jobs};
 use swarm_view::pool::{Home, PoolName};
 
 use super::by_hand::JobsArgs;
 use super::{Failure, finished, names};
-use crate::print::show::{Answer, Display};
 
 /// Arguments of `who`.
 #[derive(Clone, Debug, Args)]

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
+use swarm_terminal::show::{Answer, Display};
 use swarm_view::pool::{Home, PoolName};
 use swarm_view::workers::{WorkerLine, Workers};
 
 use super::{Failure, PoolArgs, finished, pool};
-use crate::print::show::{Answer, Display};
 
 /// Arguments of `workers`.
 #[derive(Clone, Debug, Args)]

@@ -12,9 +12,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use swarm_adapters_host::job_log::{Entry, Kind, Reader};
 use swarm_core::JobName;
+use swarm_terminal::scene::OpenLog;
+use swarm_view::logs::{JobLines, Line};
 use swarm_view::printable::{Form, printable};
 
-use super::worker_log::{self, JobLines, Line, WorkerLog};
+use super::worker_log::{self, WorkerLog};
 use crate::processes::job_logs;
 
 /// Reads the log of a job, which may grow. The text of each line is safe for a terminal.
@@ -34,6 +36,19 @@ pub(crate) struct JobLog {
     events: VecDeque<Entry>,
     /// The last start of the job on each worker, which is both in its file and in the worker's log.
     starts: BTreeMap<String, String>,
+}
+
+/// Opens logs of jobs in the directory `logs`, for a screen.
+pub(crate) fn opener(logs: PathBuf) -> OpenLog {
+    Box::new(move |job| {
+        let mut log = JobLog::new(&logs, JobName::new(job).ok()?, None);
+        Some(Box::new(move |each| {
+            log.read(&mut |entry| {
+                each(&shown(&entry));
+                Ok(())
+            })
+        }))
+    })
 }
 
 impl JobLog {

@@ -5,7 +5,6 @@
 //! Other programs may rename it, too, while the worker continues to write the renamed file. The
 //! reader identifies files by inode, and continues in the file that has the unread part.
 
-use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom};
 use std::mem;
@@ -231,63 +230,6 @@ pub(crate) fn killed_job(line: &str) -> Option<String> {
     rest.strip_prefix(" job=")?.split(' ').next().map(str::to_owned)
 }
 
-/// A matcher of the lines about one job in the log of a worker, as text or as JSON.
-#[derive(Clone, Debug)]
-pub struct JobLines {
-    job: String,
-    /// The field with the job in the worker's own lines.
-    field: String,
-}
-
-/// A line about a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line<'a> {
-    /// A line of the job's output.
-    Output(Cow<'a, str>),
-    /// An event of the job's worker.
-    Event(&'a str),
-}
-
-/// The relevant fields of a JSON line.
-#[derive(Deserialize)]
-struct Fields<'a> {
-    #[serde(borrow)]
-    job: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    output: Option<Cow<'a, str>>,
-}
-
-impl JobLines {
-    /// Makes a matcher for a job.
-    #[must_use]
-    pub fn of(job: &str) -> Self {
-        Self { job: job.to_owned(), field: format!(" job={job}") }
-    }
-
-    /// Parses the line, if it is about the job. O(length of the line).
-    #[must_use]
-    pub fn find<'a>(&self, line: &'a str) -> Option<Line<'a>> {
-        if line.starts_with('{') {
-            let fields: Fields<'a> = serde_json::from_str(line).ok()?;
-            let is_its_own = fields.job.as_deref() == Some(&self.job);
-            return is_its_own.then(|| fields.output.map_or(Line::Event(line), Line::Output));
-        }
-        // A name has no spaces, so the first word is the whole name, and a line of output cannot be
-        // mistaken for an event.
-        let first = line.split(' ').next().unwrap_or_default();
-        if let Some(name) = first.strip_suffix(':') {
-            let output = line.strip_prefix(first)?;
-            let output = output.strip_prefix(' ').unwrap_or(output);
-            return (name == self.job).then_some(Line::Output(output.into()));
-        }
-        let is_field = |(at, field): (usize, &str)| {
-            let after = &line[at + field.len()..];
-            after.is_empty() || after.starts_with(' ')
-        };
-        line.match_indices(&self.field).any(is_field).then_some(Line::Event(line))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
@@ -401,30 +343,5 @@ mod tests {
         fs::write(dir.path().join("w-0.log"), "x".repeat(LINE_MAX + 1) + "\n").unwrap();
         let lines = all(&mut WorkerLog::from_beginning(dir.path(), "w-0").unwrap());
         assert_eq!(lines.iter().map(String::len).collect::<Vec<_>>(), [LINE_MAX, 1]);
-    }
-
-    #[test]
-    fn the_lines_of_a_job_are_its_output_and_what_its_worker_did_with_it() {
-        let text = "2026-11-23T01:40:00.000000Z  INFO started job=a token=7 pid=4242";
-        let other = "2026-11-23T01:40:00.000000Z  INFO started job=a:b token=7";
-        let json = r#"{"timestamp":"2026","level":"INFO","message":"started","job":"a","token":7}"#;
-        let output = |text: &'static str| Some(Line::Output(text.into()));
-        for (line, expected) in [
-            (text, Some(Line::Event(text))),
-            (json, Some(Line::Event(json))),
-            ("a: said  this", output("said  this")),
-            ("a: ", output("")),
-            ("a: started job=b token=7", output("started job=b token=7")),
-            (r#"{"job":"a","output":"said \"this\""}"#, output("said \"this\"")),
-            (r#"{"job":"b","output":"a: said"}"#, None),
-            (other, None),
-            ("a:b: said this", None),
-            ("b: started job=a token=7", None),
-            ("{ no json", None),
-            ("", None),
-        ] {
-            assert_eq!(JobLines::of("a").find(line), expected, "{line}");
-        }
-        assert_eq!(JobLines::of("a:").find("a:: said"), output("said"));
     }
 }

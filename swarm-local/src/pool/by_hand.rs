@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::file;
 use swarm_core::{JobName, Jobs};
-use tokio::sync::{mpsc, oneshot};
 
 use crate::format;
 
@@ -20,80 +19,6 @@ const NAME: &str = "by-hand.json";
 const FORMAT: u64 = 1;
 /// The maximum size of the record in bytes.
 const BYTES_MAX: u64 = 32 << 20;
-/// The maximum number of requests that wait for the operator.
-const QUEUE_MAX: usize = 64;
-
-/// An action on one job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Stop the run of the job, and begin another one at once.
-    Restart,
-    /// Begin a job again that is not restarted any more.
-    Retry,
-    /// Stop the job until it is resumed.
-    Suspend,
-    /// Let a suspended job run again.
-    Resume,
-}
-
-impl Action {
-    pub(crate) const ALL: [Self; 4] = [Self::Restart, Self::Retry, Self::Suspend, Self::Resume];
-
-    /// Returns the word about an action that had an effect, such as `restarted`.
-    pub(crate) fn done(self) -> &'static str {
-        match self {
-            Self::Restart => "restarted",
-            Self::Retry => "retried",
-            Self::Suspend => "suspended",
-            Self::Resume => "resumed",
-        }
-    }
-
-    /// Returns the word of the command, such as `restart`.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Restart => "restart",
-            Self::Retry => "retry",
-            Self::Suspend => "suspend",
-            Self::Resume => "resume",
-        }
-    }
-}
-
-/// The result of an action: a sentence about its effect, or about the reason why it has none.
-pub(crate) type Answer = Result<String, String>;
-
-/// An action that waits for the operator.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) action: Action,
-    pub(crate) job: String,
-    pub(crate) answer: oneshot::Sender<Answer>,
-}
-
-/// Sends actions to the operator.
-#[derive(Clone, Debug)]
-pub(crate) struct Hands(mpsc::Sender<Request>);
-
-impl Hands {
-    /// Makes a sender, and the operator's end.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Request>) {
-        let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        (Self(sender), receiver)
-    }
-
-    /// Carries out an action.
-    ///
-    /// # Errors
-    ///
-    /// A sentence if the action has no effect.
-    pub(crate) async fn act(&self, action: Action, job: String) -> Answer {
-        let (answer, answered) = oneshot::channel();
-        let ended = || "the pool is ending".to_owned();
-        self.0.send(Request { action, job, answer }).await.map_err(|_| ended())?;
-        answered.await.unwrap_or_else(|_| Err(ended()))
-    }
-}
 
 /// The jobs that are suspended by hand.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::file;
+use swarm_terminal::shutdown::Shutdown;
 use swarm_view::status::{Earlier, Status};
 use swarm_worker::JOB_FILES;
 use swarm_worker::sweep::{self, Marker};
@@ -18,7 +19,6 @@ use tokio::sync::watch;
 
 use super::ending::{Cause, of_killed};
 use super::outlets::Voice;
-use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 use crate::logs::worker_log::{self, WorkerLog, killed_job};
 use crate::processes::{Killed, Leftovers, Patience, Remaining, end_leftovers};

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use swarm_adapters_host::channel::WorkerState;
 use swarm_adapters_host::clock::unix_s;
 use swarm_core::Slot;
+use swarm_terminal::shutdown::Shutdown;
 use swarm_view::status::Ending;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::outlets::Outlets;
-use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 use crate::processes::{Killed, Processes, Workers};
 

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::clock::unix_s;
-
-use super::outlets::Message;
+use swarm_view::message::Message;
 
 /// Maximum number of stored messages.
 const STORED_MAX: usize = 1_000;

@@ -21,21 +21,22 @@ use swarm_core::ports::LedgerStore as _;
 use self::again::Claim;
 use self::health::Health;
 use self::inputs::Inputs;
+
 pub(crate) use self::inputs::Sources;
 use self::said::Said;
 use self::stores::Stores;
 use self::turns::Turns;
-use super::by_hand;
 use super::ending::{self, Cause, Granted};
 use super::history::History;
 use super::outlets::Outlets;
-use super::shutdown::Shutdown;
 use super::until::{self, End, Until};
 use crate::print::text::{self, Placed};
 use crate::processes::Workers;
 use crate::processes::worker::WorkerProgram;
 use crate::settings::input::{Edit, Wanted};
 use crate::state_dir::state::StateDir;
+use swarm_terminal::hands::Request;
+use swarm_terminal::shutdown::Shutdown;
 
 /// Time between two checks of `--until-settled`.
 const LOOK: Duration = Duration::from_millis(200);
@@ -78,7 +79,7 @@ enum Woken {
     Due,
     Edited(Edit),
     /// A person acts on a job.
-    Asked(by_hand::Request),
+    Asked(Request),
     Signalled,
 }
 

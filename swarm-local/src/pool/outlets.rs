@@ -7,19 +7,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_core::history::{JobMove, RETURNED};
 use swarm_core::ports::StoreError;
 use swarm_core::{Turn, Unassigned};
 use swarm_spec::manifest::Explained;
+use swarm_terminal::columns;
+use swarm_terminal::output::complain_in_lines;
+use swarm_terminal::scene::Timed;
+use swarm_view::message::Message;
 use swarm_view::words::counted;
 use tokio::sync::{mpsc, watch};
 
 use super::events::Events;
 use super::snapshot::Snapshot;
-use crate::print::output::complain_in_lines;
-use crate::print::terminal;
 use crate::print::text::{self, Settled};
 use crate::processes::reports::Reports;
 
@@ -62,32 +63,6 @@ pub(crate) enum Place {
     Screen(mpsc::Sender<Timed>),
     /// The operator's log only.
     Log,
-}
-
-/// A message, with its time.
-pub(crate) type Timed = (Message, Instant);
-
-/// A message to the user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", content = "text", rename_all = "camelCase")]
-pub(crate) enum Message {
-    /// An expected event.
-    Info(String),
-    /// A problem.
-    Problem(String),
-    /// A move of a job.
-    Moved(String),
-    /// The pool became settled.
-    Settled(String),
-}
-
-/// Paths of the pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Paths {
-    /// The file to edit, as the user wrote it, if edits are followed.
-    pub(crate) file: Option<String>,
-    /// The state directory, or options that name a pool without one, such as ` -n media`.
-    pub(crate) dir: String,
 }
 
 impl Outlets {
@@ -175,7 +150,7 @@ impl Voice {
         let headline = settled.headline();
         tracing::info!("{headline}");
         if matches!(self.place, Place::Lines) {
-            text::say(&settled.report(terminal::columns()));
+            text::say(&settled.report(columns()));
         }
         self.show(if 0 < settled.failing {
             Message::Problem(headline)

@@ -1,6 +1,7 @@
 //! The state of a pool at one moment, for the terminal and HTTP.
 
 mod answer;
+pub(crate) mod entries;
 mod facts;
 mod rows;
 mod verdict;
@@ -19,6 +20,7 @@ use swarm_core::{
 };
 use swarm_view::picture::Bounds;
 use swarm_view::shell;
+use swarm_view::starts::Runners;
 use swarm_view::status::{FailingRow, JobCounts, Status, StoppingRow, UnassignedRow};
 use swarm_view::workers::WorkerRow;
 
@@ -26,7 +28,6 @@ pub(crate) use self::rows::JobRow;
 use self::rows::worker_row;
 use crate::processes::reports::Reports;
 use crate::processes::{WorkerProcess, Workers};
-use crate::settings::starts::Runners;
 
 /// The state of a pool, with what only its operator or its view knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,12 +54,8 @@ pub(crate) struct Snapshot {
     pub(crate) leaving: BTreeMap<String, (Option<u32>, String)>,
     /// Explains why jobs have no worker.
     pub(crate) explainer: Explainer,
-    /// Reasons that the operator of another process has explained, by job.
-    pub(crate) explained: BTreeMap<String, String>,
     /// The identities of the workers' processes, by slot.
     pub(crate) instances: BTreeMap<u32, String>,
-    /// The times since which workers are silent, by slot.
-    pub(crate) silent: BTreeMap<u32, Instant>,
 }
 
 impl Snapshot {
@@ -85,9 +82,6 @@ impl Snapshot {
     /// Returns the reason why this job has no worker, in a sentence; `None` if it has one.
     /// O(log jobs).
     pub(crate) fn why(&self, job: &str) -> Option<String> {
-        if let Some(why) = self.explained.get(job) {
-            return Some(why.clone());
-        }
         let reason = &*self.status.unassigned(job)?.reason;
         if self.status.by_hand.binary_search_by(|name| name.as_str().cmp(job)).is_ok() {
             let (options, job) = (&self.options, shell::operand(job));
@@ -189,22 +183,11 @@ impl Snapshot {
 
     /// Sets the times since which these workers are silent.
     pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
-        self.silent = silent.iter().map(|(slot, since)| (slot.0, *since)).collect();
         for row in &mut self.status.workers {
             let ago = |since: &Instant| unix_s().saturating_sub(since.elapsed().as_secs());
-            row.silent_since_unix_s = self.silent.get(&row.slot).map(ago);
+            row.silent_since_unix_s = silent.get(&Slot(row.slot)).map(ago);
         }
         self.status.healthy &= silent.is_empty();
-    }
-
-    /// Makes the snapshot of a pool from a document of another process, without its jobs.
-    pub(crate) fn read(mut status: Status) -> Self {
-        let now = unix_s();
-        let since =
-            |row: &WorkerRow| Some((row.slot, Instant::now().checked_sub(row.silent_for(now)?)?));
-        let silent = status.workers.iter().filter_map(since).collect();
-        status.unassigned.sort_by(|one, other| one.job.cmp(&other.job));
-        Self { status, silent, ..Self::default() }
     }
 
     /// Returns the time of the last sign of a worker.

@@ -12,6 +12,7 @@ use swarm_core::history::{JobMove, RETURNED};
 use swarm_core::verdict::WithoutWorker;
 use swarm_core::{Assignment, JobName, Ledger, Unassigned, View, ViewEntry};
 use swarm_view::printable::{Form, printable};
+use swarm_view::table::wrapped;
 use swarm_view::words::{counted, number, span};
 
 use crate::settings::input::Wanted;
@@ -19,9 +20,6 @@ use crate::settings::writers::Writer;
 
 /// Maximum number of workers in a table.
 const WORKERS_MAX: usize = 20;
-
-/// Maximum number of lines of a worker's jobs.
-const LINES_MAX: usize = 8;
 
 /// Prints lines on standard output.
 pub(crate) fn say(lines: &str) {
@@ -256,24 +254,6 @@ impl Settled<'_> {
         let mark = if is_new || self.moves.moved.contains(job) { "+" } else { "" };
         format!("{mark}{job}")
     }
-}
-
-/// Wraps words into at most [`LINES_MAX`] lines that begin at column `indent`.
-pub(crate) fn wrapped(words: &[String], indent: usize, columns: usize) -> String {
-    let mut lines = vec![String::new()];
-    for (shown, word) in words.iter().enumerate() {
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        if line == 0 || indent + line + 1 + word.chars().count() <= columns {
-            let gap = if line == 0 { "" } else { " " };
-            let _ = lines.last_mut().map(|last| write!(last, "{gap}{word}"));
-        } else if lines.len() < LINES_MAX {
-            lines.push(word.clone());
-        } else {
-            lines.push(format!("… and {} more", number(words.len() - shown)));
-            break;
-        }
-    }
-    lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
 #[cfg(test)]

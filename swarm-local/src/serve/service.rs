@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 use swarm_adapters_host::clock::unix_s;
+use swarm_terminal::shutdown::Shutdown;
 use swarm_view::status::Status;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::pool::shutdown::Shutdown;
 use crate::pool::snapshot::Snapshot;
 
 /// Time between two reports, and the additional time that each report requests.

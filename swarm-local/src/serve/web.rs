@@ -1,6 +1,5 @@
 //! The HTTP server of `local`: health, metrics, and the state of the pool as JSON.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::iter;
 use std::sync::Arc;
@@ -8,16 +7,16 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
+use swarm_terminal::hands::Hands;
+use swarm_view::action::Action;
 use swarm_view::jobs::JobEntry;
-use swarm_view::picture::JobFacts;
-use swarm_view::status::FailingRow;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::pool::by_hand::{Action, Hands};
 use crate::pool::events::Events;
-use crate::pool::snapshot::{JobRow, Snapshot};
+use crate::pool::snapshot::Snapshot;
+use crate::pool::snapshot::entries::{Entries, Reader};
 use crate::processes::reports::Reports;
 
 /// Paths of the pool's state and of all jobs; a single job is below the latter.
@@ -128,15 +127,6 @@ pub(crate) async fn serve(
     }
 }
 
-/// The reader of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
-    /// Everybody who reaches an address.
-    Anyone,
-    /// The user of the pool, who may read its manifest.
-    User,
-}
-
 /// Adds the documents about jobs. Only the user of the pool gets the params of a job.
 fn with_jobs(endpoints: Endpoints, shown: &Shown, reader: Reader) -> Endpoints {
     let [list, one] = [shown.clone(), shown.clone()];
@@ -149,7 +139,7 @@ fn with_jobs(endpoints: Endpoints, shown: &Shown, reader: Reader) -> Endpoints {
         .with_documents(JOBS, "the worker and the phase of one job, as JSON", move |name| {
             let Shown { snapshots, reports } = &one;
             let Some(snapshot) = known(snapshots) else { return Document::default() };
-            Entries { snapshot, reports: reports.clone(), reader }.document(name)
+            document_of(&Entries { snapshot, reports: reports.clone(), reader }, name)
         })
 }
 
@@ -199,42 +189,14 @@ async fn measure(
     std::future::pending::<()>().await;
 }
 
-/// Failing jobs by name.
-type Failing<'a> = BTreeMap<&'a str, &'a FailingRow>;
-
-fn failing(snapshot: &Snapshot) -> Failing<'_> {
-    snapshot.status.failing.iter().map(|row| (row.job.as_str(), row)).collect()
-}
-
-/// The jobs of a pool at one moment, for one reader.
-struct Entries {
-    snapshot: Arc<Snapshot>,
-    reports: Reports,
-    reader: Reader,
-}
-
-impl Entries {
-    /// Returns what is known of a job, for the reader. O(log jobs).
-    fn facts<'a>(&'a self, failing: &Failing<'a>, row: &'a JobRow) -> JobFacts<'a> {
-        let Self { snapshot, reports, reader } = self;
-        let failing = failing.get(row.name.as_str()).copied();
-        let wanted = snapshot.wanted.get(row.name.as_str()).filter(|_| *reader == Reader::User);
-        JobFacts {
-            params: wanted.map(|job| job.params.clone()).unwrap_or_default(),
-            runner: wanted.and_then(|job| job.runner.as_ref()).map(ToString::to_string),
-            ..snapshot.facts(row, failing, reports)
-        }
-    }
-
-    /// Returns the document of one job.
-    fn document(&self, name: &str) -> Document {
-        let Some(row) = self.snapshot.job(name) else {
-            return Document::missing(format!("job `{}` does not exist", name.escape_default()));
-        };
-        let (picture, facts) = (self.snapshot.picture(), self.facts(&failing(&self.snapshot), row));
-        let why = Some(picture.why(&facts));
-        Document::of(&JobEntry::<&str> { why, ..picture.entry(facts) })
-    }
+/// Returns the document of one job.
+fn document_of(entries: &Entries, name: &str) -> Document {
+    let Some(row) = entries.snapshot.job(name) else {
+        return Document::missing(format!("job `{}` does not exist", name.escape_default()));
+    };
+    let (picture, facts) = (entries.snapshot.picture(), entries.facts(&entries.failing(), row));
+    let why = Some(picture.why(&facts));
+    Document::of(&JobEntry::<&str> { why, ..picture.entry(facts) })
 }
 
 /// The answer of `/api/v1/jobs`, with a line for each job.
@@ -257,8 +219,7 @@ impl Iterator for JobList {
 
     fn next(&mut self) -> Option<Vec<u8>> {
         let mut piece = Vec::with_capacity(PIECE + 1024);
-        let failing = failing(&self.entries.snapshot);
-        let picture = self.entries.snapshot.picture();
+        let (picture, failing) = (self.entries.snapshot.picture(), self.entries.failing());
         while let Some(row) = self.entries.snapshot.holders.get(self.next)
             && piece.len() < PIECE
         {

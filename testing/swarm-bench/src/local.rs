@@ -47,7 +47,16 @@ pub(crate) fn all() -> io::Result<()> {
 /// Builds the measured programs, and returns their directory.
 pub(crate) fn build() -> io::Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--locked", "-p", "swarm-cli"])
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "-p",
+            "swarm-cli",
+            "-p",
+            "kubectl-swarm",
+        ])
         .status()?;
     if !built.success() {
         return Err(io::Error::other("swarm and kubectl-swarm cannot be built"));

@@ -103,7 +103,7 @@ fn ours(cache: &Cache, profile: Profile) -> Result<PathBuf> {
     if !folder.exists() {
         say("building the static binaries; minutes, but only once");
     }
-    let services = ["-pswarm-operator", "-pswarm-cli", "-pswarm-worker"];
+    let services = ["-pswarm-operator", "-pswarm-cli", "-pkubectl-swarm", "-pswarm-worker"];
     let programs = ["swarm-operator", "swarm", "kubectl-swarm", "swarm-worker"];
     run_visibly(cargo().args(services).args(programs.map(|it| format!("--bin={it}"))))?;
     // The example is the program of a user. It is built separately, with dev-dependencies.

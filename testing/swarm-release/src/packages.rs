@@ -142,7 +142,7 @@ impl Content {
 /// The unit for a program that was installed by hand.
 const UNIT: &str = "deploy/systemd/swarm@.service";
 /// The program that kubectl runs for completions.
-const COMPLETE: &str = "swarm-cli/kubectl_complete-swarm";
+const COMPLETE: &str = "kubectl-swarm/kubectl_complete-swarm";
 
 fn is_of_the_plugin(page: &str) -> bool {
     page.starts_with("kubectl-swarm")

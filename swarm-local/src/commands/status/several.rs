@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
+use swarm_terminal::show::{Answer, Display};
 use swarm_view::age::age;
 use swarm_view::status::Status;
 use swarm_view::table::{add_table, columns, row};
@@ -12,7 +13,6 @@ use swarm_view::words::number;
 
 use super::super::Failure;
 use super::super::pool::Pool;
-use crate::print::show::{Answer, Display};
 
 /// A pool that runs.
 struct Listed<'a> {

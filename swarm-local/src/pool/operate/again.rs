@@ -11,6 +11,7 @@ use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_core::Ledger;
 use swarm_core::ports::LedgerStore as _;
+use swarm_terminal::shutdown::Shutdown;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
@@ -19,7 +20,6 @@ use super::turns::Problem;
 use super::{LOOK, Operation};
 use crate::pool::earlier;
 use crate::pool::ending::Cause;
-use crate::pool::shutdown::Shutdown;
 use crate::processes::Patience;
 use crate::state_dir::state::{StateDir, other_pool};
 

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use swarm_adapters_host::clock::unix_s;
+use swarm_terminal::hands::Request;
 use swarm_view::status::InvalidFile;
 use tokio::sync::mpsc;
 
-use crate::pool::by_hand::{ByHand, Request};
+use crate::pool::by_hand::ByHand;
 use crate::pool::outlets::Voice;
 use crate::print::text;
 use crate::settings::input::{self, Edit, Input, Wanted};

@@ -10,13 +10,13 @@ use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::verdict::Summary;
 use swarm_view::age::age;
 use swarm_view::picture::Bounds;
+use swarm_view::starts::Runners;
 
 use super::Operation;
 use super::turns::Last;
 use crate::pool::outlets::Origin;
 use crate::pool::snapshot::Snapshot;
 use crate::processes::Workers;
-use crate::settings::starts::Runners;
 use crate::state_dir::state;
 
 impl Operation {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use swarm_core::{JobName, Slot};
+use swarm_terminal::hands::{Answer, Request};
+use swarm_view::action::Action;
 use swarm_view::age::age;
 
 use super::Operation;
 use super::inputs::Inputs;
-use crate::pool::by_hand::{Action, Answer, Request};
 use crate::pool::snapshot::JobRow;
 
 impl Operation {

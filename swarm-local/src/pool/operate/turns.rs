@@ -340,9 +340,11 @@ fn key(observed: &Observed) -> ObservationKey {
 
 #[cfg(test)]
 mod tests {
+    use swarm_view::message::Message;
+
     use super::*;
     use crate::pool::events::Events;
-    use crate::pool::outlets::{Message, Place};
+    use crate::pool::outlets::Place;
 
     fn voice() -> Voice {
         Voice { place: Place::Log, events: Events::default() }

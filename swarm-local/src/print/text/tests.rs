@@ -1,5 +1,7 @@
 //! Tests of the texts for users.
 
+use swarm_view::table::WRAPPED_MAX;
+
 use super::*;
 
 /// Makes jobs by worker, as an assignment and as the view that follows from it.
@@ -144,6 +146,6 @@ fn a_long_list_is_cut() {
     let names: Vec<_> = (0..100).map(|n| format!("job-{n:03}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let text = report(&[], &[&names], &[], 30);
-    assert_eq!(text.lines().count(), 1 + LINES_MAX + 1);
+    assert_eq!(text.lines().count(), 1 + WRAPPED_MAX + 1);
     assert!(text.ends_with("… and 84 more"), "{text}");
 }

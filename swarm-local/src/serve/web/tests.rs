@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 use swarm_core::{FailingJob, FailingState, Job, Params};
-use swarm_view::status::{Status, UnassignedRow};
+use swarm_view::status::{FailingRow, Status, UnassignedRow};
 use swarm_view::workers::WorkerRow;
 
 use super::*;
+use crate::pool::snapshot::JobRow;
 
 /// The beginning of each value of a param. No other text has it.
 const SECRET: &str = "pass-";
@@ -55,7 +56,7 @@ fn documents(snapshot: &Arc<Snapshot>, reader: Reader) -> String {
     let one = entries();
     let of_jobs = snapshot.holders.iter();
     let of_jobs = of_jobs.map(|row| {
-        let entry: JobEntry<&str> = snapshot.picture().entry(one.facts(&failing(snapshot), row));
+        let entry: JobEntry<&str> = snapshot.picture().entry(one.facts(&one.failing(), row));
         json(&entry)
     });
     let list: Vec<u8> = JobList::pieces(entries()).flatten().collect();

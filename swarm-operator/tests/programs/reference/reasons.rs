@@ -39,6 +39,7 @@ fn reasons_in_code() -> BTreeSet<String> {
         "swarm-client",
         "swarm-core",
         "swarm-local",
+        "swarm-terminal",
         "swarm-view",
     ];
     let folders = crates.map(|name| format!("{name}/src"));

@@ -36,6 +36,24 @@ fn base(kind: &str) -> Value {
     objects.into_iter().find(|object| object["kind"] == kind).unwrap()
 }
 
+/// A build of the images without a member of the workspace fails in its first second.
+#[test]
+fn images_are_built_from_every_crate_that_is_shipped() {
+    let workspace = fs::read_to_string(crate::root().join("Cargo.toml")).unwrap();
+    let members = workspace.split("members = [").nth(1).unwrap().split(']').next().unwrap();
+    let members = members.split('"').skip(1).step_by(2);
+    let ignored = fs::read_to_string(crate::root().join(".dockerignore")).unwrap();
+    let kept: Vec<_> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    let is_kept = |member: &str| {
+        let matches = |kept: &&str| {
+            kept.strip_suffix('*').map_or(*kept == member, |start| member.starts_with(start))
+        };
+        kept.iter().any(matches)
+    };
+    let missing: Vec<_> = members.filter(|member| !is_kept(member)).collect();
+    assert!(missing.is_empty(), ".dockerignore leaves out {missing:?}; add a line `!NAME`");
+}
+
 #[test]
 fn every_pod_is_restricted_and_says_what_it_needs() {
     let folders = ["base", "samples"].map(|folder| objects(&deploy().join(folder)));

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::root;
 
 /// The workspace crates that each shipped crate may depend on.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("jobswarm-core", &[]),
     ("jobswarm-spec", &["jobswarm-core"]),
     ("jobswarm-client", &["jobswarm-core", "jobswarm-spec"]),
@@ -22,17 +22,30 @@ const ARROWS: [(&str, &[&str]); 11] = [
         "swarm-worker",
         &["swarm-adapters-host", "jobswarm-client", "jobswarm-core", "jobswarm-spec", "swarm-view"],
     ),
+    ("swarm-terminal", &["swarm-adapters-host", "jobswarm-core", "jobswarm-spec", "swarm-view"]),
     (
         "swarm-local",
-        &["swarm-adapters-host", "jobswarm-core", "jobswarm-spec", "swarm-view", "swarm-worker"],
+        &[
+            "swarm-adapters-host",
+            "jobswarm-core",
+            "jobswarm-spec",
+            "swarm-terminal",
+            "swarm-view",
+            "swarm-worker",
+        ],
+    ),
+    (
+        "kubectl-swarm",
+        &["swarm-adapters-host", "jobswarm-core", "jobswarm-spec", "swarm-terminal", "swarm-view"],
     ),
     (
         "swarm-cli",
         &[
+            "kubectl-swarm",
             "swarm-adapters-host",
-            "jobswarm-core",
             "swarm-local",
             "jobswarm-spec",
+            "swarm-terminal",
             "swarm-view",
             "swarm-worker",
         ],
@@ -199,13 +212,19 @@ fn the_machine_of_replicas_links_the_core_and_nothing_impure() {
 #[test]
 fn what_reads_files_has_no_kubernetes_client() {
     assert_eq!(found(&["-p", "swarm-operator"], &CLIENT), CLIENT);
-    let cli = ["-p", "swarm-cli"];
-    assert_eq!(found(&cli, &SCREEN), SCREEN);
+    let [cli, plugin] = [["-p", "swarm-cli"], ["-p", "kubectl-swarm"]];
+    for program in [cli, plugin] {
+        assert_eq!(found(&program, &SCREEN), SCREEN);
+    }
+    let of_one_machine = ["swarm-local", "swarm-worker"];
+    assert!(found(&plugin, &of_one_machine).is_empty(), "the plugin runs no pool");
     let aliases = std::fs::read_to_string(root().join(".cargo/config.toml")).unwrap();
     assert!(aliases.contains(&cli.join(" ")), "`cargo swarm` builds something else: {aliases}");
     let page = std::fs::read_to_string(root().join("docs/installation.md")).unwrap();
-    assert!(page.contains("cargo install --locked --path swarm-cli\n"));
-    for build in [["-p", "jobswarm-spec"], ["-p", "swarm-local"], cli] {
+    for program in ["swarm-cli", "kubectl-swarm"] {
+        assert!(page.contains(&format!("cargo install --locked --path {program}\n")));
+    }
+    for build in [["-p", "jobswarm-spec"], ["-p", "swarm-local"], plugin, cli] {
         let build = &build[..];
         assert!(found(build, &CLIENT).is_empty(), "{build:?}: {:?}", found(build, &CLIENT));
     }
@@ -228,7 +247,7 @@ fn what_is_shipped_has_no_mutations() {
     let mutations = ["jobswarm-core", "jobswarm-replicas"].map(of);
     let model = features("swarm-sim");
     assert!(mutations.iter().all(|it| model.contains(it)), "the model breaks rules on purpose");
-    for shipped in ["swarm-cli", "swarm-operator", "swarm-worker"] {
+    for shipped in ["swarm-cli", "kubectl-swarm", "swarm-operator", "swarm-worker"] {
         let built = features(shipped);
         assert!(
             !mutations.iter().any(|it| built.contains(it)),

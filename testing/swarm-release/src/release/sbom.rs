@@ -14,7 +14,7 @@ use super::source::Source;
 use crate::repository;
 
 /// Packages with the programs of a release, as `.ci/dist` builds them.
-const PACKAGES: [&str; 3] = ["swarm-cli", "swarm-operator", "swarm-worker"];
+const PACKAGES: [&str; 4] = ["swarm-cli", "kubectl-swarm", "swarm-operator", "swarm-worker"];
 
 /// Machines that programs of a release are for.
 pub(crate) const TARGETS: [&str; 2] = ["aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"];

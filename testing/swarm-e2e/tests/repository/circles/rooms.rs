@@ -12,7 +12,7 @@ type Arrows<'a> = (&'a str, &'a [&'a str]);
 
 /// The modules at the root of the crate. A room comes after all rooms that it may import, so that
 /// arrows make no circle.
-const ROOMS: [Arrows<'_>; 10] = [
+const ROOMS: [Arrows<'_>; 9] = [
     ("format", &[]),
     ("settings", &["format"]),
     ("state_dir", &["settings"]),
@@ -21,11 +21,7 @@ const ROOMS: [Arrows<'_>; 10] = [
     ("logs", &["processes"]),
     ("pool", &["format", "settings", "state_dir", "print", "processes", "logs"]),
     ("serve", &["processes", "pool"]),
-    ("screen", &["print", "processes", "logs", "pool", "serve"]),
-    (
-        "commands",
-        &["settings", "state_dir", "print", "processes", "logs", "pool", "serve", "screen"],
-    ),
+    ("commands", &["settings", "state_dir", "print", "processes", "logs", "pool", "serve"]),
 ];
 
 /// The only file outside of the rooms. It may import all of them.

@@ -1,0 +1,151 @@
+//! `workers`: the workers of a Swarm.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use swarm_core::JobPhase;
+use swarm_core::handover::SessionId;
+use swarm_terminal::show::{Answer, Display};
+use swarm_view::pool::Home;
+use swarm_view::workers::{WorkerLine, WorkerRow, Workers};
+
+use super::pool::{LivePool, LiveWorker, newest_read};
+use super::{Failure, Scope, every_or, paths, run, unix_s};
+use crate::kubectl::proxy::Proxy;
+
+/// Arguments of `kubectl swarm workers`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl swarm workers cameras             state, jobs, and when each was last heard of
+  kubectl swarm workers cameras -o wide     with slots, nodes, sessions and versions of views
+  kubectl swarm workers -A                  of all Swarms of the cluster")]
+pub(crate) struct WorkersArgs {
+    /// The name of the Swarm [default: the only one of the namespace]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// List the workers of all Swarms in all namespaces
+    #[arg(long, short = 'A', conflicts_with_all = ["name", "namespace"])]
+    all_namespaces: bool,
+    #[command(flatten)]
+    display: Display,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+}
+
+/// A worker of a Swarm, and its row in documents.
+pub(super) struct WorkerState<'a> {
+    pub(super) worker: &'a LiveWorker,
+    pub(super) row: WorkerRow,
+}
+
+/// Nodes of pods, by the names of the pods. Empty without the right to list pods.
+pub(super) type Nodes = BTreeMap<String, String>;
+
+/// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist.
+pub(crate) fn workers(args: &WorkersArgs) -> ExitCode {
+    run(&args.scope.cluster, async |proxy| {
+        let namespace = args.scope.namespace_unless(args.all_namespaces)?;
+        args.display.show(async || answer(args, proxy, &namespace).await).await
+    })
+}
+
+async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
+    let pools = every_or(proxy, namespace, args.name.as_deref()).await?;
+    let mut known = BTreeMap::<&str, Nodes>::new();
+    for pool in &pools {
+        let (namespace, _) = pool.place();
+        if !known.contains_key(namespace) {
+            known.insert(namespace, nodes(proxy, namespace).await);
+        }
+    }
+    let none = Nodes::default();
+    let states = |pool| states(pool, known.get(pool.place().0).unwrap_or(&none));
+    let lines = |pool| {
+        let states = states(pool).into_iter();
+        states.map(move |state| WorkerLine { worker: state.row, pool: pool.named() })
+    };
+    let workers = Workers { workers: pools.iter().flat_map(lines).collect() };
+    let now_unix_s = newest_read(&pools);
+    let text = |is_wide| workers.text(Home::Cluster, now_unix_s, args.all_namespaces, is_wide);
+    let names = || workers.workers.iter().map(|it| it.worker.name.clone()).collect();
+    Ok(args.display.answer(true, text, || json!(workers), names)?)
+}
+
+/// Reads the nodes of all pods of a namespace. The map is empty after a failure.
+pub(super) async fn nodes(proxy: &Proxy, namespace: &str) -> Nodes {
+    let pods = proxy.table(&paths::pods(namespace)).await.ok().flatten().unwrap_or_default();
+    let named = pods.rows().map(|row| (row.text("Name").to_owned(), row.text("Node").to_owned()));
+    named.filter(|(_, node)| !matches!(node.as_str(), "" | "<none>")).collect()
+}
+
+/// Returns the workers that fill a slot, in the order of their slots, and then the workers that have
+/// left theirs. O(jobs · log workers).
+pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'a>> {
+    #[derive(Clone, Copy, Default)]
+    struct Load {
+        granted: usize,
+        releasing: usize,
+        oldest_release_ms: Option<u64>,
+        shares: u64,
+    }
+    let inline = pool.swarm.inline_jobs();
+    let has_shares = inline.values().any(|job| job["share"].is_u64());
+    let mut loads = BTreeMap::<&SessionId, Load>::new();
+    let (mut everywhere, past) = (0, pool.past());
+    for job in pool.jobs() {
+        everywhere += usize::from(job.is_everywhere);
+        let Some(session) = job.session else { continue };
+        let load = loads.entry(session).or_default();
+        if job.phase == JobPhase::Stopping {
+            load.releasing += 1;
+            let age = past.under_way(job.name.as_str()).map(|(_, _, ms)| ms);
+            load.oldest_release_ms = load.oldest_release_ms.max(age);
+        } else {
+            load.granted += 1;
+        }
+        let share = inline.get(job.name.as_str()).and_then(|it| it["share"].as_u64());
+        load.shares = load.shares.saturating_add(share.unwrap_or_default());
+    }
+    let states = pool.all_workers().map(|worker| {
+        let load = loads.get(&worker.session).copied().unwrap_or_default();
+        let granted = load.granted + if worker.is_former { 0 } else { everywhere };
+        let state = match &worker.report {
+            _ if worker.is_former => "leaving",
+            _ if worker.is_plain => "plain",
+            // A Lease that was deleted, or that the user may not read.
+            None => "unknown",
+            Some(report) if !report.is_open => "ended",
+            Some(_) if pool.silent_since(worker).is_some() => "silent",
+            Some(report) if report.ack.draining => "draining",
+            Some(_) => "ready",
+        };
+        let report = worker.report.as_ref();
+        let failing = report.map_or(0, |report| report.failing.count);
+        // A clock of a worker may be ahead.
+        let heard = |renewed| pool.now.duration_since(renewed).as_millis().max(0);
+        let heard = report.and_then(|report| report.renewed).map(heard);
+        let row = WorkerRow {
+            name: worker.name.clone(),
+            slot: worker.slot.0,
+            node: nodes.get(&worker.name).cloned(),
+            state,
+            session: Some(worker.session.to_string()),
+            jobs: granted,
+            releasing: load.releasing,
+            stopping: load.releasing,
+            failing: failing.min(granted + load.releasing),
+            confirmed: worker.is_confirmed.map(|is| is && !pool.is_lost(worker)),
+            since_unix_s: report.and_then(|report| unix_s(report.opened?)),
+            load: has_shares.then_some(load.shares),
+            silent_since_unix_s: pool.silent_since(worker),
+            oldest_release_ms: load.oldest_release_ms,
+            last_heard_ms: heard.and_then(|ms| u64::try_from(ms).ok()),
+            ..WorkerRow::default()
+        };
+        WorkerState { worker, row }
+    });
+    states.collect()
+}
