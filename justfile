@@ -12,7 +12,7 @@ manual:
 [group('check a change')]
 check: fmt prose lint alone docs test deny
 
-# Run every step of CI, from here (root, Debian, Go; half an hour with full caches).
+# Run every step of the gate, from here (root, Debian, Go; half an hour with full caches).
 [group('check a change')]
 gate:
     .ci/run
@@ -300,7 +300,7 @@ model:
 
 # Run all checks that CI leaves out because they take long and rarely fail.
 [group('measure, and test for hours')]
-soak: ordinary-days soak-runs soak-cluster crates-compiled image package-check soak-versions
+soak: alone oldest-rust bench-smoke instructions deny advisories-offline book ordinary-days soak-runs soak-cluster crates-compiled image package-check soak-versions
 
 # Simulate ordinary days of 40 recorders in ten minutes, and judge their files (needs ffmpeg).
 [group('measure, and test for hours')]

@@ -10,7 +10,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use sha2::{Digest as _, Sha256};
 
 use crate::buildah::{Buildah, PREFIX};
 use crate::repository::{root, run as output_of};
@@ -36,20 +35,12 @@ pub(crate) struct Arguments {
     /// Builds from nothing; two or more must give the same images
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..))]
     builds: u8,
-    /// Do nothing if an earlier run checked the same Dockerfile, `.dockerignore` and dependencies
-    #[arg(long)]
-    if_changed: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let cache = cache()?;
     fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
-    let (checked, inputs) = (cache.join("checked"), inputs()?);
-    if arguments.if_changed && fs::read_to_string(&checked).is_ok_and(|it| it == inputs) {
-        println!("the Dockerfile and the dependencies are as an earlier run checked them");
-        return Ok(());
-    }
     let _lock = lock(&cache)?;
     let compiler = Compiler::read(&cache)?;
     let first = build(&cache, &compiler, arguments.profile)?;
@@ -60,10 +51,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for (service, image) in &first {
         println!("{service}: {image} in {} of {0} builds", arguments.builds);
     }
-    Ok(fs::write(checked, inputs)?)
+    Ok(())
 }
 
-/// The folder that stays: the packages of Debian, and the inputs that were checked.
+/// The folder that stays, with the packages of Debian.
 fn cache() -> Result<PathBuf> {
     let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
@@ -81,18 +72,6 @@ fn lock(cache: &Path) -> Result<File> {
         }
     }
     Ok(lock)
-}
-
-/// A hash of the files that decide whether the images compile, apart from the code itself.
-fn inputs() -> Result<String> {
-    let files = ["Dockerfile", ".dockerignore", "rust-toolchain.toml", "Cargo.lock", "*Cargo.toml"];
-    let listed = output_of("git", &[&["ls-files", "--"], files.as_slice()].concat())?;
-    let mut hash = Sha256::new();
-    for file in listed.lines() {
-        let bytes = fs::read(root().join(file)).with_context(|| format!("cannot read {file}"))?;
-        hash.update(Sha256::digest(bytes));
-    }
-    Ok(format!("{:x}\n", hash.finalize()))
 }
 
 /// The replacement of the image that compiles.

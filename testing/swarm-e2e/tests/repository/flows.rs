@@ -8,8 +8,9 @@ use serde_yaml::Value;
 
 use crate::root;
 
-/// Recipes of the gate that no workflow runs: `advisories` fetches the database there.
-const ONLY_HERE: [&str; 1] = ["advisories-offline"];
+/// Recipes of the gate and of soak that no workflow runs by this name. `advisories` fetches the database
+/// there, and each version is a job of its own.
+const ONLY_HERE: [&str; 2] = ["advisories-offline", "soak-versions"];
 
 /// The one workflow that publishes something.
 const RELEASE: &str = ".github/workflows/release.yml";
@@ -88,13 +89,17 @@ fn recipes() -> BTreeSet<String> {
 
 /// Each step of the gate is one recipe, so that a person can repeat it alone.
 #[test]
-fn a_workflow_runs_every_step_of_the_gate() {
+fn a_workflow_runs_every_step_of_the_gate_and_of_soak() {
     let gate = run_by(&read(".ci/run"));
     assert!(gate.len() > 15, "{gate:?}");
+    let justfile = read("justfile");
+    let soak = justfile.lines().find_map(|line| line.strip_prefix("soak: ")).unwrap();
+    let soak: BTreeSet<_> = soak.split(' ').map(str::to_owned).collect();
+    assert!(soak.len() > 10, "{soak:?}");
     let scripts = steps().into_iter().filter_map(|(_, step)| step["run"].as_str().map(run_by));
     let run: BTreeSet<_> = scripts.flatten().collect();
-    let missing: Vec<_> =
-        gate.difference(&run).filter(|it| !ONLY_HERE.contains(&it.as_str())).collect();
+    let both = gate.union(&soak).filter(|it| !run.contains(*it));
+    let missing: Vec<_> = both.filter(|it| !ONLY_HERE.contains(&it.as_str())).collect();
     assert!(missing.is_empty(), "no workflow runs {missing:?}");
     let titles = read(".ci/run").lines().filter(|line| line.starts_with("step \"")).count();
     assert!(titles > gate.len(), "{titles} steps for {} recipes", gate.len());
