@@ -11,6 +11,9 @@ use crate::pool::{Home, PoolName};
 use crate::table::{columns, whole_table};
 use crate::words::{Word, counted, word};
 
+/// Maximum number of titles of a worker.
+pub const TITLES_MAX: usize = 3;
+
 /// One worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -69,6 +72,10 @@ pub struct WorkerRow {
     /// Its process.
     #[serde(default)]
     pub pid: Option<i32>,
+    /// Titles of its jobs in the order of the jobs' names, at most [`TITLES_MAX`]. Only a document of the
+    /// pool has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub titles: Vec<String>,
 }
 
 impl WorkerRow {
@@ -143,7 +150,7 @@ impl Workers {
         heads.extend([columns::WORKER, columns::STATE, "JOBS", "STOPPING"]);
         heads.extend([columns::OLDEST_RELEASE, "FAILING", "AGE", columns::HEARD]);
         heads.extend(if is_wide {
-            &["PID", "SLOT", "NODE", "LOAD", "VIEW", "SESSION"][..]
+            &["PID", "SLOT", "NODE", "LOAD", "TITLES", "VIEW", "SESSION"][..]
         } else {
             &[]
         });
@@ -180,7 +187,7 @@ impl WorkerRow {
         ]
     }
 
-    fn wide_cells(&self) -> [String; 6] {
+    fn wide_cells(&self) -> [String; 7] {
         let view = match self.confirmed {
             Some(true) => "confirmed",
             Some(false) => "not confirmed",
@@ -193,6 +200,7 @@ impl WorkerRow {
             self.slot.to_string(),
             self.node.clone().unwrap_or_default(),
             self.load.map(|load| load.to_string()).unwrap_or_default(),
+            self.titles.join(", "),
             view.to_owned(),
             self.session.clone().unwrap_or_default(),
         ]
@@ -253,6 +261,7 @@ mod tests {
             since_unix_s: Some(NOW - 90),
             confirmed: Some(false),
             load: Some(150),
+            titles: vec!["Door".to_owned(), "Yard".to_owned()],
             failing: 2,
             pid: None,
             ..cluster.worker
@@ -260,10 +269,10 @@ mod tests {
         let shown = text(vec![cluster], Home::Cluster, true, true);
         assert_eq!(
             shown,
-            "NAMESPACE  SWARM  WORKER  STATE  JOBS  FAILING  AGE    LAST HEARD  SLOT  LOAD  VIEW           \
-             INFO\n\
-             media      cams   w-0     ready  9     2        1 min  0 s ago     0     150   not confirmed  \
-             has not confirmed its jobs\n"
+            "NAMESPACE  SWARM  WORKER  STATE  JOBS  FAILING  AGE    LAST HEARD  SLOT  LOAD  TITLES      \
+             VIEW           INFO\n\
+             media      cams   w-0     ready  9     2        1 min  0 s ago     0     150   Door, Yard  \
+             not confirmed  has not confirmed its jobs\n"
         );
     }
 

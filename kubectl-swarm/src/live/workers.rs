@@ -9,7 +9,7 @@ use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
 use swarm_terminal::show::{Answer, Display};
 use swarm_view::pool::Home;
-use swarm_view::workers::{WorkerLine, WorkerRow, Workers};
+use swarm_view::workers::{TITLES_MAX, WorkerLine, WorkerRow, Workers};
 
 use super::pool::{LivePool, LiveWorker, newest_read};
 use super::{Failure, Scope, every_or, paths, run, unix_s};
@@ -84,12 +84,13 @@ pub(super) async fn nodes(proxy: &Proxy, namespace: &str) -> Nodes {
 /// Returns the workers that fill a slot, in the order of their slots, and then the workers that have
 /// left theirs. O(jobs · log workers).
 pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'a>> {
-    #[derive(Clone, Copy, Default)]
+    #[derive(Clone, Default)]
     struct Load {
         granted: usize,
         releasing: usize,
         oldest_release_ms: Option<u64>,
         shares: u64,
+        titles: Vec<String>,
     }
     let inline = pool.swarm.inline_jobs();
     let has_shares = inline.values().any(|job| job["share"].is_u64());
@@ -106,11 +107,14 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
         } else {
             load.granted += 1;
         }
-        let share = inline.get(job.name.as_str()).and_then(|it| it["share"].as_u64());
-        load.shares = load.shares.saturating_add(share.unwrap_or_default());
+        let Some(written) = inline.get(job.name.as_str()) else { continue };
+        load.shares = load.shares.saturating_add(written["share"].as_u64().unwrap_or_default());
+        if let Some(title) = written["title"].as_str().filter(|_| load.titles.len() < TITLES_MAX) {
+            load.titles.push(title.to_owned());
+        }
     }
     let states = pool.all_workers().map(|worker| {
-        let load = loads.get(&worker.session).copied().unwrap_or_default();
+        let load = loads.get(&worker.session).cloned().unwrap_or_default();
         let granted = load.granted + if worker.is_former { 0 } else { everywhere };
         let state = match &worker.report {
             _ if worker.is_former => "leaving",
@@ -143,6 +147,7 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
             silent_since_unix_s: pool.silent_since(worker),
             oldest_release_ms: load.oldest_release_ms,
             last_heard_ms: heard.and_then(|ms| u64::try_from(ms).ok()),
+            titles: load.titles,
             ..WorkerRow::default()
         };
         WorkerState { worker, row }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use swarm_adapters_host::clock::{millis, unix_s};
 use swarm_view::status::{Condition, Status};
-use swarm_view::workers::WorkerRow;
+use swarm_view::workers::{TITLES_MAX, WorkerRow};
 
 use super::Snapshot;
 use crate::processes::reports::Reports;
 
 impl Snapshot {
     /// Returns the document at this moment: the state, with the facts that depend on the time or on the
-    /// reports. O(jobs without a worker), and O(jobs) if a job reserves a share of a worker.
+    /// reports. O(jobs).
     pub(crate) fn answer(&self, reports: &Reports) -> Status {
         let mut status = self.status.clone();
         // A client of an earlier version reads numbers only.
@@ -33,12 +33,13 @@ impl Snapshot {
         for row in &mut status.unassigned {
             row.message = self.why(&row.job);
         }
-        let loads = self.loads();
+        let (loads, mut titles) = (self.loads(), self.titles());
         let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
         for row in &mut status.workers {
             row.node = Some(node.clone());
             row.load =
                 loads.as_ref().map(|loads| loads.get(&row.slot).copied().unwrap_or_default());
+            row.titles = titles.remove(&row.slot).unwrap_or_default();
             self.complete(row, reports);
         }
         if let Some(ending) = &self.status.ending {
@@ -84,6 +85,19 @@ impl Snapshot {
             None => Condition::new("Ready", status.is_ready(), &status.reason, &status.message),
         };
         vec![ready, healthy]
+    }
+
+    /// Returns the titles of the jobs on each slot. O(jobs).
+    fn titles(&self) -> BTreeMap<u32, Vec<String>> {
+        let mut titles = BTreeMap::<u32, Vec<String>>::new();
+        for row in &self.holders {
+            let Some((slot, title)) = row.slot.zip(row.title.as_ref()) else { continue };
+            let titles = titles.entry(slot).or_default();
+            if titles.len() < TITLES_MAX {
+                titles.push(title.to_string());
+            }
+        }
+        titles
     }
 
     /// Returns the sum of the shares of the jobs on each slot, in hundredths of a worker; `None` if no
