@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use swarm_terminal::output::{NO, Output, complain, print, print_json};
+use swarm_view::replicas;
 use swarm_view::shell;
 use swarm_view::table::{add_table, columns, row};
 
@@ -67,8 +68,8 @@ pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
     let printed = match args.output {
         Output::Text => print(&table(&found)),
         Output::Json => {
-            let all = Value::Array(found.iter().map(Replica::json).collect());
-            print_json(&format!("{all:#}\n"))
+            let all: Vec<_> = found.iter().map(Replica::document).collect();
+            print_json(&format!("{:#}\n", json!(all)))
         }
     };
     match printed {
@@ -158,16 +159,9 @@ impl Replica {
         Self { is_alive, renewed: text("/spec/renewTime"), status, name, namespace }
     }
 
-    /// Returns the reported status as a document, with the fields of the Lease.
-    fn json(&self) -> Value {
-        let mut document = match &self.status {
-            Value::Object(status) => Value::Object(status.clone()),
-            _ => Value::Object(serde_json::Map::new()),
-        };
-        document["id"] = self.name.clone().into();
-        document["isAlive"] = self.is_alive.into();
-        document["renewed"] = self.renewed.clone().into();
-        document
+    fn document(&self) -> replicas::Replica {
+        let said = self.status.as_object().cloned().unwrap_or_default();
+        replicas::Replica::new(&self.name, self.is_alive, &self.renewed, said)
     }
 
     /// Sums a number over all controllers, up to the largest number: any user who may write the Lease
@@ -231,8 +225,6 @@ fn table(replicas: &[Replica]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn lease(name: &str, holder: &str, status: &Value) -> Value {
@@ -266,6 +258,12 @@ b-1      ended  -        -       0        0       -        -        -      -    
         let most = Replica::of(&lease("c-1", "c-1", &most));
         assert!(most.row().contains(&u64::MAX.to_string()));
         let broken = Replica::of(&json!({"metadata": {"name": "c"}}));
-        assert_eq!(broken.json(), json!({"id": "c", "isAlive": false, "renewed": ""}));
+        let document = json!(broken.document());
+        assert_eq!(document, json!({"id": "c", "isAlive": false, "renewed": ""}));
+        let lies = json!({"id": "x", "isAlive": true, "objects": 7});
+        let ended = Replica::of(&lease("d-1", "", &lies)).document();
+        let document = json!(ended);
+        assert_eq!((&document["id"], &document["isAlive"]), (&json!("d-1"), &json!(false)));
+        assert_eq!(document["objects"], 7);
     }
 }

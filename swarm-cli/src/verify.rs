@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
-use swarm_adapters_host::runlog::{
-    self, Coverage, Damage, Entry, Missing, ReadError, Torn, judged,
-};
+use swarm_adapters_host::runlog::{self, Coverage, Damage, Entry, Missing, ReadError, judged};
 use swarm_terminal::output::{NO, Output, WRONG, complain, print};
 use swarm_view::printable::{Form, printable};
+use swarm_view::verify::{self as document, Verification};
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
@@ -64,7 +63,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     // Names in a log are untrusted.
     let (answer, form) = match args.output {
         Output::Text => (text(&verdict, &damage, &company), Form::Lines),
-        Output::Json => (format!("{:#}\n", document(&verdict, &damage, &company)), Form::Json),
+        Output::Json => {
+            (format!("{:#}\n", json!(document(&verdict, &damage, &company))), Form::Json)
+        }
     };
     print(&printable(&answer, form))?;
     if let Some(number) = damage.torn.first {
@@ -115,72 +116,65 @@ fn at(ns: u64) -> String {
     format!("{:.3} s", Duration::from_nanos(ns).as_secs_f64())
 }
 
-fn run_value(run: &RunName) -> Value {
-    let RunName { worker, session, token } = run;
-    json!({"worker": worker, "session": session, "token": token})
+fn run_of(run: &RunName) -> document::RunName {
+    let RunName { worker, session, token } = run.clone();
+    document::RunName { worker, session, token }
 }
 
-fn overlap_value(overlap: &Overlap) -> Value {
+fn overlap_of(overlap: &Overlap) -> document::Overlap {
     let Overlap { job, older, newer, from, until } = overlap;
-    json!({
-        "job": job, "older": run_value(older), "newer": run_value(newer),
-        "from": from, "until": until, "ms": ms(until - from),
-    })
+    document::Overlap {
+        job: job.clone(),
+        older: run_of(older),
+        newer: run_of(newer),
+        from: *from,
+        until: *until,
+        ms: ms(until - from),
+    }
 }
 
-fn regression_value(regression: &Regression) -> Value {
-    let Regression { job, t, token, after, session } = regression;
-    json!({"job": job, "t": t, "token": token, "after": after, "session": session})
+fn regression_of(regression: &Regression) -> document::Regression {
+    let Regression { job, t, token, after, session } = regression.clone();
+    document::Regression { job, t, token, after, session }
 }
 
-fn company_value(company: &Company) -> Value {
-    let Company { worker, job, other, from, until } = company;
-    let ms = ms(until - from);
-    json!({"worker": worker, "job": job, "other": other, "from": from, "until": until, "ms": ms})
+fn company_of(company: &Company) -> document::Company {
+    let Company { worker, job, other, from, until } = company.clone();
+    document::Company { worker, job, other, from, until, ms: ms(until - from) }
 }
 
-fn missing_value(missing: &Missing) -> Value {
-    let Missing { session, from, until } = missing;
-    json!({"session": session, "from": from, "until": until, "ms": ms(until - from)})
+fn missing_of(missing: &Missing) -> document::Missing {
+    let Missing { session, from, until } = missing.clone();
+    document::Missing { session, from, until, ms: ms(until - from) }
 }
 
-fn document(verdict: &Verdict, damage: &Damage, company: &[Company]) -> Value {
-    let Verdict {
-        jobs,
-        runs,
-        runs_without_start,
-        runs_without_stop,
-        overlaps,
-        regressions,
-        overlaps_left_out,
-        regressions_left_out,
-        longest_gap,
-    } = verdict;
-    let Damage { torn: Torn { lines, unexplained, first: _ }, repeated, coverage } = damage;
+fn document(verdict: &Verdict, damage: &Damage, company: &[Company]) -> Verification {
+    let Damage { torn, repeated, coverage } = damage;
     let Coverage { from, until, reboots, gaps, gaps_left_out, without_end, off_since } = coverage;
-    json!({
-        "from": from,
-        "until": from.map(|_| until),
-        "reboots": reboots,
-        "gaps": gaps.iter().map(missing_value).collect::<Vec<_>>(),
-        "gaps_left_out": gaps_left_out,
-        "off_since": off_since,
-        "sessions_without_end": without_end,
-        "jobs": jobs,
-        "runs": runs,
-        "runs_without_start": runs_without_start,
-        "runs_without_stop": runs_without_stop,
-        "repeated_lines": repeated,
-        "overlaps": overlaps.iter().map(overlap_value).collect::<Vec<_>>(),
-        "overlaps_left_out": overlaps_left_out,
-        "token_regressions": regressions.iter().map(regression_value).collect::<Vec<_>>(),
-        "token_regressions_left_out": regressions_left_out,
-        "beside": company.iter().map(company_value).collect::<Vec<_>>(),
-        "longest_gap_ms": longest_gap.as_ref().map_or(0.0, |gap| ms(gap.ns)),
-        "longest_gap_job": longest_gap.as_ref().map(|gap| &gap.job),
-        "torn_lines": lines,
-        "torn_lines_unexplained": unexplained,
-    })
+    let longest_gap = verdict.longest_gap.as_ref();
+    Verification {
+        from: *from,
+        until: from.map(|_| *until),
+        reboots: *reboots,
+        gaps: gaps.iter().map(missing_of).collect(),
+        gaps_left_out: *gaps_left_out,
+        off_since: *off_since,
+        sessions_without_end: *without_end,
+        jobs: verdict.jobs,
+        runs: verdict.runs,
+        runs_without_start: verdict.runs_without_start,
+        runs_without_stop: verdict.runs_without_stop,
+        repeated_lines: *repeated,
+        overlaps: verdict.overlaps.iter().map(overlap_of).collect(),
+        overlaps_left_out: verdict.overlaps_left_out,
+        token_regressions: verdict.regressions.iter().map(regression_of).collect(),
+        token_regressions_left_out: verdict.regressions_left_out,
+        beside: company.iter().map(company_of).collect(),
+        longest_gap_ms: longest_gap.map_or(0.0, |gap| ms(gap.ns)),
+        longest_gap_job: longest_gap.map(|gap| gap.job.clone()),
+        torn_lines: torn.lines,
+        torn_lines_unexplained: torn.unexplained,
+    }
 }
 
 fn text(verdict: &Verdict, damage: &Damage, company: &[Company]) -> String {

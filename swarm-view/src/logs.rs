@@ -2,7 +2,25 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A line about a job, as `logs -o json` prints it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogLine<'a> {
+    /// Time of the line.
+    pub time: String,
+    /// The job.
+    pub job: Cow<'a, str>,
+    /// The worker that wrote it.
+    pub worker: Cow<'a, str>,
+    /// A line of output of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Cow<'a, str>>,
+    /// An event of the job, instead of a line of output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Cow<'a, str>>,
+}
 
 /// A matcher of the lines about one job in the log of a worker, as text or as JSON.
 #[derive(Clone, Debug)]

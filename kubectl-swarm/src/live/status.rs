@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use swarm_core::JobPhase;
 use swarm_terminal::show::{Answer, Display};
 use swarm_view::age::age;
+use swarm_view::overview::{Overview, Summary};
 use swarm_view::pool::Home;
 use swarm_view::shell;
 use swarm_view::status::{Condition, FailingRow, JobCounts, Place, Runs, Status, UnassignedRow};
@@ -128,10 +129,7 @@ async fn list(args: &StatusArgs, proxy: &Proxy, path: &str) -> Result<Answer, Fa
     if swarms.is_empty() {
         return Err(Failure::No("no Swarm was found; -A looks in all namespaces".to_owned()));
     }
-    let document = || {
-        let all: Vec<_> = swarms.iter().map(summary).collect();
-        json!({ "swarms": all })
-    };
+    let document = || json!(Overview::Swarms { swarms: swarms.iter().map(summary).collect() });
     let names = || {
         let all = swarms.iter().map(|it| &it.metadata);
         all.map(|it| format!("{}/{}", it.namespace, it.name)).collect()
@@ -285,16 +283,16 @@ fn guarantee(swarm: &SwarmObject) -> String {
     format!("{policy}, lease {}", swarm.lease_duration())
 }
 
-fn summary(swarm: &SwarmObject) -> Value {
-    json!({
-        "name": swarm.metadata.name,
-        "namespace": swarm.metadata.namespace,
-        "status": standing(swarm),
-        "ready": swarm.is("Ready"),
-        "settled": is_settled(swarm),
-        "healthy": is_healthy(swarm),
-        "conditions": swarm.status.conditions,
-    })
+fn summary(swarm: &SwarmObject) -> Summary {
+    Summary {
+        name: swarm.metadata.name.clone(),
+        namespace: swarm.metadata.namespace.clone(),
+        status: standing(swarm).to_owned(),
+        ready: swarm.is("Ready"),
+        settled: is_settled(swarm),
+        healthy: is_healthy(swarm),
+        conditions: swarm.status.conditions.clone(),
+    }
 }
 
 /// Returns the numbers of jobs by phase.

@@ -1,6 +1,7 @@
 //! `logs`: prints the log of one job, in order of time. `--follow` continues after the log is rotated
 //! and after the job moves.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::mem;
@@ -10,10 +11,10 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use serde_json::json;
 use swarm_adapters_host::job_log::{Entry, Kind};
 use swarm_core::JobName;
 use swarm_terminal::output::{Output, complain_in_lines, has_no_reader};
+use swarm_view::logs::LogLine;
 use tokio::time::{Instant, sleep};
 
 use super::names;
@@ -214,13 +215,16 @@ impl Printer {
         match self.output {
             Output::Text => writeln!(self.to, "{}", shown(entry)),
             Output::Json => {
-                let key = match kind {
-                    Kind::Output => "output",
-                    Kind::Remark => "event",
+                let text = Some(Cow::from(text));
+                let (output, event) = match kind {
+                    Kind::Output => (text, None),
+                    Kind::Remark => (None, text),
                 };
                 let time = format!("{time:.6}");
-                let object = json!({"time": time, "job": self.job, "worker": worker, key: text});
-                writeln!(self.to, "{object}")
+                let (job, worker) = (Cow::from(&self.job), Cow::from(worker));
+                let line = LogLine { time, job, worker, output, event };
+                serde_json::to_writer(&mut self.to, &line)?;
+                writeln!(self.to)
             }
         }
     }

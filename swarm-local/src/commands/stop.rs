@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use swarm_adapters_host::clock::unix_s;
+use serde_json::json;
+use swarm_adapters_host::clock::{millis, unix_s};
 use swarm_terminal::output::Output;
 use swarm_view::shell;
 use swarm_view::status::{Earlier, Ending};
+use swarm_view::stop::Stopped;
 use swarm_view::words::{self, counted, span};
 use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
@@ -272,11 +274,13 @@ fn report(
             writeln!(to, "stopped {dir} in {}: {}", span(took), parts.join("; "))?;
         }
         Output::Json => {
-            let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            let answer = serde_json::json!({
-                "dir": dir, "tookMs": ms, "killed": leftovers, "killedJobs": killed,
-            });
-            writeln!(to, "{answer:#}")?;
+            let stopped = Stopped {
+                dir: dir.to_owned(),
+                took_ms: millis(took),
+                killed: leftovers,
+                killed_jobs: killed.to_owned(),
+            };
+            writeln!(to, "{:#}", json!(stopped))?;
         }
     }
     Ok(to.flush()?)

@@ -7,6 +7,7 @@ use serde_json::json;
 use swarm_adapters_host::clock::unix_s;
 use swarm_terminal::show::{Answer, Display};
 use swarm_view::age::age;
+use swarm_view::overview::{ListedPool, Overview};
 use swarm_view::status::Status;
 use swarm_view::table::{add_table, columns, row};
 use swarm_view::words::number;
@@ -32,7 +33,8 @@ pub(super) async fn answer(pools: &[Pool], display: Display) -> Result<Answer, F
         listed.push(Listed { dir: &pool.dir, state });
     }
     let is_healthy = listed.iter().all(Listed::is_healthy);
-    let document = || json!({ "pools": listed.iter().map(Listed::document).collect::<Vec<_>>() });
+    let document =
+        || json!(Overview::Pools { pools: listed.iter().map(Listed::document).collect() });
     let names = || pools.iter().map(Pool::name).collect();
     Ok(display.answer(is_healthy, |_| table(&listed), document, names)?)
 }
@@ -69,15 +71,11 @@ impl Listed<'_> {
         ])
     }
 
-    fn document(&self) -> serde_json::Value {
-        let dir = self.dir.to_string_lossy();
+    fn document(&self) -> ListedPool {
+        let dir = self.dir.to_string_lossy().into_owned();
         match &self.state {
-            Ok((document, _)) => {
-                let mut document = document.clone();
-                document["dir"] = dir.into();
-                document
-            }
-            Err(error) => json!({ "dir": dir, "error": error }),
+            Ok((document, _)) => ListedPool::Answered { dir, document: document.clone() },
+            Err(error) => ListedPool::Silent { dir, error: error.clone() },
         }
     }
 }
