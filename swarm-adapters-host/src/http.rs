@@ -163,13 +163,13 @@ pub enum Readiness {
     NotYet,
     /// The operator knows its state.
     Ready,
-    /// The operator knows its state, and a person has to fix a problem: a sentence.
-    ToMend(String),
+    /// The operator knows its state, and its pool is not healthy. Each line is a problem.
+    Unhealthy(String),
 }
 
 /// Builds the endpoints of an operator. `/healthz` is 503 while `alive` returns a problem, and then
-/// has the problem. `/readyz` is 503 until the operator is `ready`, and has another line if there
-/// is a problem to fix. `/metrics` has the metrics.
+/// has the problem. `/readyz` is 503 until the operator is `ready`, and while its pool is not healthy.
+/// `/metrics` has the metrics.
 pub fn operator_router(
     ready: watch::Receiver<Readiness>,
     alive: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static,
@@ -188,7 +188,7 @@ pub fn operator_router(
         match &*ready.borrow() {
             Readiness::NotYet => (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n".to_owned()),
             Readiness::Ready => (StatusCode::OK, "ok\n".to_owned()),
-            Readiness::ToMend(what) => (StatusCode::OK, format!("ok\n{what}\n")),
+            Readiness::Unhealthy(lines) => (StatusCode::SERVICE_UNAVAILABLE, format!("{lines}\n")),
         }
     };
     Endpoints::default()
@@ -279,9 +279,9 @@ mod tests {
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
         sender.send_replace(Readiness::Ready);
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
-        sender.send_replace(Readiness::ToMend("s.yaml is invalid".into()));
+        sender.send_replace(Readiness::Unhealthy("failing: 1 job\ns.yaml is invalid".into()));
         let answer = get(address, "/readyz").await;
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\ns.yaml is invalid\n"));
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("job\ns.yaml is invalid\n"));
         assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         assert!(get(address, "/metrics").await.ends_with("# EOF\n"));
     }

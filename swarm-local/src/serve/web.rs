@@ -5,11 +5,13 @@ use std::iter;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness, SocketListener};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_terminal::hands::Hands;
 use swarm_view::action::Action;
 use swarm_view::jobs::JobEntry;
+use swarm_view::printable::{Form, printable};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -175,9 +177,10 @@ async fn measure(
             continue;
         }
         let invalid = snapshot.status.invalid_file.as_ref();
-        let readiness = match invalid {
-            Some(file) => Readiness::ToMend(file.sentence(snapshot.status.revision)),
-            None => Readiness::Ready,
+        let troubles = snapshot.status.troubles(unix_s());
+        let readiness = match troubles.is_empty() {
+            true => Readiness::Ready,
+            false => Readiness::Unhealthy(printable(&troubles.join("\n"), Form::Lines).into()),
         };
         metrics.observe_health(snapshot.status.jobs.failing, invalid.is_some());
         let count = |state| snapshot.status.workers.iter().filter(|it| it.state == state).count();

@@ -1,6 +1,7 @@
 //! Describes the state of a pool in words, and judges it.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::time::Duration;
 
 use swarm_core::Unassigned;
@@ -92,6 +93,17 @@ impl Status {
     pub fn is_healthy(&self) -> bool {
         let is_good = self.mood() != Mood::Bad && self.healthy && self.has_ready_workers();
         is_good && self.problems().is_empty()
+    }
+
+    /// Returns the reasons why the pool is not healthy at a time in seconds of Unix time, in sentences.
+    /// Empty for a healthy pool.
+    #[must_use]
+    pub fn troubles(&self, now_unix_s: u64) -> Vec<String> {
+        if self.is_healthy() && self.ending.is_none() {
+            return Vec::new();
+        }
+        let (standing, _) = self.standing(now_unix_s);
+        iter::once(standing).chain(self.problems()).collect()
     }
 
     /// Whether every worker that stays is ready. A pool that moves jobs may have such workers.

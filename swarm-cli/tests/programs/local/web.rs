@@ -246,15 +246,22 @@ fn a_failing_job_is_reported_everywhere() {
     until("the metrics show it", || {
         get(&address, "/metrics")?.contains("\nswarm_failing_jobs 1\n").then_some(())
     });
+    let is_unready = |answer: &String| answer.starts_with("HTTP/1.0 503 ");
+    let readyz = until("the pool is not ready", || get(&address, "/readyz").filter(is_unready));
+    assert!(readyz.contains("\r\nfailing: 1 job · "), "{readyz}");
     machine.edit("  jobs: [", "  jbos: [");
     let readyz = until("readiness reports it", || {
         get(&address, "/readyz").filter(|answer| answer.contains("invalid since "))
     });
-    assert!(readyz.contains(" 200 OK\r\n"), "{readyz}");
+    assert!(readyz.starts_with("HTTP/1.0 503 "), "{readyz}");
+    assert!(get(&address, "/healthz").unwrap().starts_with("HTTP/1.0 200"));
     until("the metrics show it", || {
         get(&address, "/metrics")?.contains("\nswarm_file_invalid 1\n").then_some(())
     });
     machine.edit("  jbos: [{name: good}, {name: bad}]", "  jobs: [{name: good}]");
     json(&address, "/api/v1/swarm", |swarm| swarm["healthy"] == true);
     operator.prints("no job fails any more");
+    until("the pool is ready again", || {
+        get(&address, "/readyz")?.starts_with("HTTP/1.0 200").then_some(())
+    });
 }
