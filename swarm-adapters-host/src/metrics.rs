@@ -134,6 +134,7 @@ pub struct PoolMetrics {
     failing_jobs: Gauge,
     settled: Gauge,
     file_invalid: Gauge,
+    state_unwritable: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -167,6 +168,7 @@ impl Default for PoolMetrics {
             failing_jobs: Gauge::default(),
             settled: Gauge::default(),
             file_invalid: Gauge::default(),
+            state_unwritable: Gauge::default(),
         }
     }
 }
@@ -187,6 +189,7 @@ impl PoolMetrics {
             failing_jobs,
             settled,
             file_invalid,
+            state_unwritable,
         } = self.clone();
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns of the pool, by result", turns);
@@ -216,6 +219,12 @@ impl PoolMetrics {
             "file_invalid",
             "1 while the manifest is invalid and its last valid contents stay, otherwise 0",
             file_invalid,
+        );
+        registry.register(
+            "state_unwritable",
+            "1 while workers are silent and the state directory takes no write, as on a full disk, \
+             otherwise 0",
+            state_unwritable,
         );
         registry.register("settled", "1 while the pool is settled, otherwise 0", settled);
     }
@@ -261,6 +270,11 @@ impl PoolMetrics {
     pub fn observe_health(&self, failing: usize, file_invalid: bool) {
         self.failing_jobs.set(failing.try_into().unwrap_or(i64::MAX));
         self.file_invalid.set(i64::from(file_invalid));
+    }
+
+    /// Records whether the state directory takes writes.
+    pub fn observe_room(&self, is_writable: bool) {
+        self.state_unwritable.set(i64::from(!is_writable));
     }
 
     /// Records the numbers of jobs by phase. Each call has all phases, so that no old count remains.

@@ -2,4 +2,5 @@
 
 mod path_lock;
 mod private_dir;
+pub(crate) mod room;
 pub(crate) mod state;

@@ -81,6 +81,9 @@ fn a_full_disk_stops_jobs_in_time_and_they_go_on_when_there_is_room() {
     fs::write(&ballast, vec![0; 2 << 20]).unwrap_err();
     pool.edit("    - {name: c}\n", "    - {name: c}\n    - {name: d}\n");
     pool.until("a complaint", || pool.complaints().contains("retrying").then_some(()));
+    pool.until("the disk is named", || {
+        pool.complaints().contains("nothing can be written in ").then_some(())
+    });
     pool.until("nothing runs", || pool.runs().is_empty().then_some(()));
     fs::remove_file(ballast).unwrap();
     let jobs = ["a", "b", "c", "d"];

@@ -17,7 +17,7 @@ use super::turns::Last;
 use crate::pool::outlets::Origin;
 use crate::pool::snapshot::Snapshot;
 use crate::processes::Workers;
-use crate::state_dir::state;
+use crate::state_dir::{room, state};
 
 impl Operation {
     /// Publishes the state of the pool, and reports when it becomes settled.
@@ -59,6 +59,10 @@ impl Operation {
         snapshot.status.invalid_file.clone_from(&inputs.invalid_file);
         snapshot.status.by_hand = inputs.by_hand.applied().map(ToString::to_string).collect();
         health.mark(&mut snapshot, &outlets.reports);
+        let no_room = health.silent.keys().next().and_then(|_| room::problem(claim.dir.path()));
+        outlets.metrics.observe_room(no_room.is_none());
+        said.room(no_room.as_deref(), &outlets.voice);
+        snapshot.status.warnings.extend(no_room);
         let turn = Summary::of(decision, &wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
         for sentence in said.failures.news(&snapshot.status) {

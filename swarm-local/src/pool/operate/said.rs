@@ -9,7 +9,7 @@ use swarm_core::{Decision, Slot};
 
 use crate::pool::ending::{Cause, report_killed};
 use crate::pool::failures::Failures;
-use crate::pool::outlets::Outlets;
+use crate::pool::outlets::{Outlets, Voice};
 use crate::print::text::{Moves, Placed, Settled};
 use crate::processes::{Processes, WorkerProcess, Workers};
 
@@ -21,6 +21,8 @@ pub(super) struct Said {
     /// Number of ends of each worker.
     deaths: BTreeMap<Slot, u32>,
     pub(super) failures: Failures,
+    /// Whether the state directory took no write.
+    has_no_room: bool,
     /// The jobs' workers when the pool was last settled, for the report about the changes since.
     settled: Placed,
     /// The moves since then.
@@ -52,6 +54,16 @@ impl Said {
             told < worker.deaths
         });
         died.map(|(slot, worker)| (*slot, worker)).collect()
+    }
+
+    /// Tells that the state directory takes no write, and that it takes some again.
+    pub(super) fn room(&mut self, problem: Option<&str>, voice: &Voice) {
+        let had_none = std::mem::replace(&mut self.has_no_room, problem.is_some());
+        match problem {
+            Some(sentence) if !had_none => voice.complain(sentence),
+            None if had_none => voice.say("the workers renew their leases again"),
+            Some(_) | None => {}
+        }
     }
 
     /// Tells moves, and counts them.
