@@ -122,6 +122,17 @@ pub struct LocalArgs {
     pub worker_args: Vec<OsString>,
 }
 
+impl LocalArgs {
+    /// Returns the condition for the end.
+    fn until(&self) -> Until {
+        if self.until_settled {
+            Until::Settled(self.timeout.unwrap_or(TIMEOUT))
+        } else {
+            Until::Signalled
+        }
+    }
+}
+
 /// Maximum number of messages that wait for the screen.
 const MESSAGES_MAX: usize = 1_000;
 
@@ -139,7 +150,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     if args.detach {
         return detach::start(args).await;
     }
-    let since = Instant::now();
+    let (since, until) = (Instant::now(), args.until());
     caller::check_proc()?;
     let shutdown = Shutdown::by_signals()?;
     let opened = tokio::select! {
@@ -200,11 +211,6 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         let sentence = detach::sentence(&wanted.name, placed);
         detach::begin(snapshots.subscribe(), sentence, dir.path());
     }
-    let until = if args.until_settled {
-        Until::Settled(args.timeout.unwrap_or(TIMEOUT))
-    } else {
-        Until::Signalled
-    };
     let is_drawn = !(args.plain || args.detached || args.until_settled) && can_draw();
     let file = input.followed().map(str::to_owned);
     let origin = Origin { file: file.as_deref().map(absolute), since_unix_s: unix_s() };
@@ -218,8 +224,9 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let voice = Voice { place, events };
     let outlets = Outlets { voice, snapshots, metrics, reports, origin };
     let sources = Sources { input, requests };
+    let path = dir.path().to_owned();
     let operation = Operation::start((dir, name.clone()), sources, wanted, worker, since, outlets);
-    let outcome = Box::pin(async { operation.await?.run(until, &shutdown).await }).await;
+    let outcome = Box::pin(operated(operation, until, &shutdown, &path)).await;
     shutdown.end();
     has_ended.cancel();
     service.abort();
@@ -236,6 +243,27 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         text::say(&last);
     }
     answered.map(|()| code)
+}
+
+/// Runs the operation. Its end is expected once a person asks for it, also by `--until-settled`.
+async fn operated(
+    operation: impl Future<Output = anyhow::Result<Operation>>,
+    until: Until,
+    shutdown: &Shutdown,
+    dir: &Path,
+) -> anyhow::Result<ExitCode> {
+    let operation = operation.await?;
+    if until == Until::Signalled {
+        let cannot = || format!("{} cannot be written", dir.display());
+        Fixed::expect(dir, true).with_context(cannot)?;
+    }
+    let outcome = operation.run(until, shutdown).await;
+    if (shutdown.is_ending() || outcome.is_ok())
+        && let Err(error) = Fixed::expect(dir, false)
+    {
+        tracing::warn!(%error, "`status` will miss this pool, although it was asked to end");
+    }
+    outcome
 }
 
 /// Claims the state directory. If a pool runs there, the error says how to see it and to end it.

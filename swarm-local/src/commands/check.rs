@@ -13,6 +13,7 @@ use swarm_view::shell;
 
 use super::super::processes::remaining;
 use super::pool::{Pool, Pools, all};
+use crate::settings::fixed::Fixed;
 use crate::state_dir::state;
 
 /// Free bytes below which logs and ledgers may soon not fit.
@@ -136,11 +137,15 @@ async fn judge_running(pools: &Pools) -> (Outcome, String) {
     }
 }
 
-/// Judges the pools that have ended: no process of one must be left.
+/// Judges the pools that have ended: a person asked for the end, and no process is left.
 async fn judge_ended(pools: &Pools) -> (Outcome, String) {
     let mut problems = Vec::new();
     for dir in &pools.ended {
         let left = match remaining(dir).await {
+            Ok(None) if Fixed::is_expected(dir) => {
+                problems.push(Pool { dir: dir.clone() }.lost_sentence());
+                continue;
+            }
             Ok(None) => continue,
             Ok(Some(_)) => "processes of an earlier run go on".to_owned(),
             Err(error) => error.to_string(),

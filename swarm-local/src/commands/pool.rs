@@ -113,6 +113,8 @@ pub(super) enum Found {
     Mute(Pool, i32),
     /// The pool does not run, but left processes behind.
     Left(Pool, Earlier),
+    /// The operator has ended without being asked, and no process is left.
+    Lost(Pool),
     /// No pool was found; a sentence.
     Nothing(String),
 }
@@ -183,7 +185,11 @@ impl PoolArgs {
         }
         let cannot = || format!("processes of the pool in {} cannot be found", named.display());
         let left = remaining(&pool.dir).await.with_context(cannot)?;
-        Ok(left.map_or_else(nothing, |left| Found::Left(pool, Earlier::from(&left))))
+        Ok(match left {
+            Some(left) => Found::Left(pool, Earlier::from(&left)),
+            None if Fixed::is_expected(&pool.dir) => Found::Lost(pool),
+            None => nothing(),
+        })
     }
 
     /// Does the same, but waits a while for the socket of an operator that has none.
@@ -209,6 +215,7 @@ impl PoolArgs {
                 );
                 Err(Failure::No(format!("{}; {hint}", pool.left_sentence(&earlier))))
             }
+            Found::Lost(pool) => Err(Failure::No(pool.lost_sentence())),
             Found::Nothing(sentence) => {
                 Err(Failure::No(names::or_job(self, sentence, Purpose::Look).await))
             }
@@ -252,9 +259,17 @@ pub(super) async fn all(home: &Path) -> Pools {
 
 /// Finds the running pools in the default directories.
 pub(super) async fn all_running() -> Result<Vec<Pool>, Failure> {
+    Ok(all_expected().await?.0)
+}
+
+/// Finds the running pools in the default directories, and those whose operators have ended without
+/// being asked.
+pub(super) async fn all_expected() -> Result<(Vec<Pool>, Vec<Pool>), Failure> {
     let home = state::default_home().map_err(Failure::Usage)?;
-    let running = all(&home).await.running;
-    Ok(running.into_iter().map(|(dir, _)| Pool { dir }).collect())
+    let Pools { running, ended } = all(&home).await;
+    let running = running.into_iter().map(|(dir, _)| Pool { dir });
+    let lost = ended.into_iter().filter(|dir| Fixed::is_expected(dir)).map(|dir| Pool { dir });
+    Ok((running.collect(), lost.collect()))
 }
 
 /// Finds all running pools in the default directories, or else the selected one, which may be elsewhere.
@@ -352,7 +367,7 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
         let pool = match args.look_for_socket().await? {
             Found::Runs(pool) => pool,
             Found::Mute(pool, operator) => return Err(pool.without_socket(operator)),
-            Found::Left(..) | Found::Nothing(_) => return Ok(None),
+            Found::Left(..) | Found::Lost(_) | Found::Nothing(_) => return Ok(None),
         };
         let (_, status) = pool.swarm().await?;
         let (mut held, mut jobs) = (Vec::new(), BTreeMap::new());
@@ -427,6 +442,16 @@ impl Pool {
     /// Returns a sentence about processes that the pool left behind.
     pub(super) fn left_sentence(&self, earlier: &Earlier) -> String {
         format!("no operator runs in {}; {}", self.dir.display(), earlier.sentence(unix_s()))
+    }
+
+    /// Returns a sentence about a pool whose operator has ended without being asked.
+    pub(super) fn lost_sentence(&self) -> String {
+        let dir = shell::file(&self.dir);
+        format!(
+            "the operator of {} ended without being asked, so nothing restarts its jobs; start it again, \
+             or write `swarm stop --dir {dir}` if it should not run",
+            self.name()
+        )
     }
 
     /// Connects to the pool. An operator whose directory was removed has a moment to create it again.

@@ -58,9 +58,9 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
 async fn answer(args: &StatusArgs, until: Instant) -> Result<Answer, Failure> {
     let is_named = args.pool.name().is_some() || args.pool.dir.is_some();
     if !is_named && !args.wait {
-        let running = pool::all_running().await?;
-        if 1 < running.len() || (args.all && !running.is_empty()) {
-            return several::answer(&running, args.display).await;
+        let (running, lost) = pool::all_expected().await?;
+        if 1 < running.len() || !lost.is_empty() || (args.all && !running.is_empty()) {
+            return several::answer(&running, &lost, args.display).await;
         }
     }
     let pool = args.pool.find().await?;

@@ -25,6 +25,7 @@ use crate::pool::earlier::{self, Ended};
 use crate::pool::ending::{Cause, of_killed};
 use crate::print::text;
 use crate::processes::{END_MARGIN, Killed, Leftovers, Patience, Peer, recorded};
+use crate::settings::fixed::Fixed;
 use crate::state_dir::state::StateDir;
 
 /// Default margin beyond the time that jobs and workers have to end.
@@ -89,6 +90,7 @@ async fn end(args: &StopArgs) -> Result<(), Failure> {
             }
             end_left(args, &pool).await
         }
+        Found::Lost(pool) => end_left(args, &pool).await,
         Found::Nothing(sentence) => {
             Err(Failure::No(names::or_job(&args.pool, sentence, Purpose::Stop).await))
         }
@@ -123,6 +125,7 @@ async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     };
     let mut killed = killed_since(&pool.dir, &before);
     killed.extend(left.killed);
+    Fixed::expect(&pool.dir, false).with_context(cannot)?;
     report(args, &dir, since.elapsed(), &left.leftovers, &killed)
 }
 
@@ -146,6 +149,7 @@ async fn end_left(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
         }
     };
     let left = leftovers(args, &pool.dir, since, limit).await?;
+    Fixed::expect(&pool.dir, false).with_context(cannot)?;
     report(args, &dir, since.elapsed(), &left.leftovers, &left.killed)
 }
 

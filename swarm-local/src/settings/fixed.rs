@@ -1,7 +1,7 @@
 //! Settings that a pool keeps while it runs, and their record in the state directory.
 
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::file;
@@ -34,6 +34,9 @@ pub struct Fixed {
     stop_timeout_ms: u128,
     renew_ms: u128,
     duration_ms: u128,
+    /// Whether an operator should run: from its first turn until an end that a person asked for.
+    #[serde(default)]
+    expected: bool,
 }
 
 impl Fixed {
@@ -47,6 +50,7 @@ impl Fixed {
             stop_timeout_ms: lease.stop_timeout.as_millis(),
             renew_ms: lease.renew.as_millis(),
             duration_ms: lease.duration.as_millis(),
+            expected: false,
         }
     }
 
@@ -81,6 +85,24 @@ impl Fixed {
     /// Records these settings in the directory of the pool.
     pub(crate) fn record(&self, dir: &Path) -> io::Result<()> {
         file::swap(&dir.join(NAME), &serde_json::to_vec(self)?)
+    }
+
+    /// Records in the directory of a pool whether its operator should run. Without room for that, the
+    /// record of a pool that should not run is removed.
+    pub(crate) fn expect(dir: &Path, expected: bool) -> io::Result<()> {
+        let Ok(Some(recorded)) = Self::recorded(dir) else { return Ok(()) };
+        if recorded.expected == expected {
+            return Ok(());
+        }
+        match (Self { expected, ..recorded }).record(dir) {
+            Err(_) if !expected => fs::remove_file(dir.join(NAME)),
+            written => written,
+        }
+    }
+
+    /// Whether the operator of the pool in `dir` should run.
+    pub(crate) fn is_expected(dir: &Path) -> bool {
+        Self::recorded(dir).is_ok_and(|found| found.is_some_and(|it| it.expected))
     }
 
     /// Returns whether a file is in the place of the record.
@@ -125,5 +147,20 @@ mod tests {
         assert!(refusal.contains("has format 2 and this program knows format 1"), "{refusal}");
         std::fs::write(&path, "{").unwrap();
         assert_eq!(recorded(), Ok(None), "a damaged record counts as missing");
+    }
+
+    #[test]
+    fn an_operator_is_expected_until_it_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        Fixed::expect(dir.path(), true).unwrap();
+        assert!(!Fixed::is_expected(dir.path()), "no pool was run");
+        let fixed = Fixed::of("streams", "recorder", &LeaseTerms::default());
+        fixed.record(dir.path()).unwrap();
+        assert!(!Fixed::is_expected(dir.path()));
+        for expected in [true, true, false, false] {
+            Fixed::expect(dir.path(), expected).unwrap();
+            assert_eq!(Fixed::is_expected(dir.path()), expected);
+        }
+        assert_eq!(Fixed::recorded(dir.path()), Ok(Some(fixed)));
     }
 }

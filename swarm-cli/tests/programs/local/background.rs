@@ -263,3 +263,40 @@ fn without_a_terminal_attach_prints_lines_until_the_pool_ends() {
     assert!(printed.ends_with("/swarm/recorders has ended\n"), "{printed}");
     assert_eq!(machine.processes(), []);
 }
+
+#[test]
+fn a_pool_whose_operator_was_killed_is_named_until_it_is_started_or_stopped() {
+    let machine = Machine::new();
+    let [one, two] = ["one", "two"]
+        .map(|name| file(&machine, &format!("{name}.yaml"), &manifest(name, "[{name: a}]")));
+    let (_, pid) = detached(&machine, &one);
+    detached(&machine, &two);
+    assert_eq!(ran(&machine, &["status"]).2, Some(0));
+    signal(pid, Signal::KILL);
+    let sentence = "the operator of one ended without being asked";
+    // Its workers end first.
+    until("no process of the pool is left", || {
+        ran(&machine, &["status", "one"]).1.contains(sentence).then_some(())
+    });
+    for words in [&["status"][..], &["status", "-A"]] {
+        let (listed, complaint, code) = ran(&machine, words);
+        assert!(code == Some(3) && complaint.contains(sentence), "{listed}{complaint}");
+        let first = listed.lines().nth(1).unwrap();
+        assert!(first.starts_with("one   no operator"), "{listed}");
+        assert_eq!(listed.lines().count(), 3, "{listed}");
+    }
+    let (listed, _, _) = ran(&machine, &["status", "-A", "-o", "json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert!(listed["pools"][0]["error"].as_str().unwrap().starts_with(sentence), "{listed}");
+    let (checked, _, code) = ran(&machine, &["check"]);
+    assert!(code == Some(3) && checked.contains(sentence), "{checked}");
+    let (_, pid) = detached(&machine, &one);
+    assert_eq!(ran(&machine, &["status"]).2, Some(0));
+    signal(pid, Signal::KILL);
+    until("the operator has ended", || (ran(&machine, &["status"]).2 == Some(3)).then_some(()));
+    stop(&machine, "one");
+    let (listed, complaint, code) = ran(&machine, &["status", "-A"]);
+    assert!(code == Some(0) && !listed.contains("one"), "{listed}{complaint}");
+    stop(&machine, "two");
+    assert_eq!(ran(&machine, &["check"]).2, Some(0));
+}

@@ -1,4 +1,4 @@
-//! Lists the pools that run on this machine, one a line.
+//! Lists the pools that run on this machine or should run, one a line.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,28 +15,36 @@ use swarm_view::words::number;
 use super::super::Failure;
 use super::super::pool::Pool;
 
-/// A pool that runs.
+/// A pool that runs, or should run.
 struct Listed<'a> {
     dir: &'a Path,
     /// The received document and the state, or a sentence about the missing answer.
     state: Result<(serde_json::Value, Status), String>,
+    /// Whether the operator has ended without being asked.
+    is_lost: bool,
 }
 
-/// Returns the pools. The answer is good if all of them are healthy.
-pub(super) async fn answer(pools: &[Pool], display: Display) -> Result<Answer, Failure> {
-    let mut listed = Vec::new();
-    for pool in pools {
+/// Returns the `lost` pools, whose operators have ended without being asked, and then the running ones.
+/// The answer is good if all of them are healthy.
+pub(super) async fn answer(
+    running: &[Pool],
+    lost: &[Pool],
+    display: Display,
+) -> Result<Answer, Failure> {
+    let mut listed: Vec<_> = lost.iter().map(Listed::lost).collect();
+    for pool in running {
         let state = pool.swarm().await.map_err(|failure| match failure {
             Failure::No(sentence) | Failure::Usage(sentence) => sentence,
             Failure::Failed(error) => format!("{error:#}"),
         });
-        listed.push(Listed { dir: &pool.dir, state });
+        listed.push(Listed { dir: &pool.dir, state, is_lost: false });
     }
     let is_healthy = listed.iter().all(Listed::is_healthy);
     let document =
         || json!(Overview::Pools { pools: listed.iter().map(Listed::document).collect() });
-    let names = || pools.iter().map(Pool::name).collect();
-    Ok(display.answer(is_healthy, |_| table(&listed), document, names)?)
+    let names = || lost.iter().chain(running).map(Pool::name).collect();
+    let answer = display.answer(is_healthy, |_| table(&listed), document, names)?;
+    Ok(answer.with_complaints(lost.iter().map(Pool::lost_sentence).collect()))
 }
 
 fn table(listed: &[Listed<'_>]) -> String {
@@ -47,7 +55,11 @@ fn table(listed: &[Listed<'_>]) -> String {
     text.trim_start().to_owned()
 }
 
-impl Listed<'_> {
+impl<'a> Listed<'a> {
+    fn lost(pool: &'a Pool) -> Self {
+        Self { dir: &pool.dir, state: Err(pool.lost_sentence()), is_lost: true }
+    }
+
     fn is_healthy(&self) -> bool {
         self.state.as_ref().is_ok_and(|(_, status)| status.is_healthy())
     }
@@ -56,7 +68,8 @@ impl Listed<'_> {
         // The commands take the name of the directory, which is the name of the Swarm by default.
         let dir = self.dir.file_name().unwrap_or_default().to_string_lossy();
         let Ok((_, status)) = &self.state else {
-            return row([&dir, "no answer", "-", "-", "-", "-"]);
+            let state = if self.is_lost { "no operator" } else { "no answer" };
+            return row([&dir, state, "-", "-", "-", "-"]);
         };
         let ago = |since| age(Duration::from_secs(unix_s().saturating_sub(since)));
         let since = status.since_unix_s.filter(|since| 0 < *since).map(ago);
