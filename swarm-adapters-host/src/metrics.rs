@@ -135,6 +135,7 @@ pub struct PoolMetrics {
     settled: Gauge,
     file_invalid: Gauge,
     state_unwritable: Gauge,
+    held_back_jobs: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -169,6 +170,7 @@ impl Default for PoolMetrics {
             settled: Gauge::default(),
             file_invalid: Gauge::default(),
             state_unwritable: Gauge::default(),
+            held_back_jobs: Gauge::default(),
         }
     }
 }
@@ -190,6 +192,7 @@ impl PoolMetrics {
             settled,
             file_invalid,
             state_unwritable,
+            held_back_jobs,
         } = self.clone();
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns of the pool, by result", turns);
@@ -225,6 +228,11 @@ impl PoolMetrics {
             "1 while workers are silent and the state directory takes no write, as on a full disk, \
              otherwise 0",
             state_unwritable,
+        );
+        registry.register(
+            "held_back_jobs",
+            "Jobs that keep their previous version, since the new version of a job failed",
+            held_back_jobs,
         );
         registry.register("settled", "1 while the pool is settled, otherwise 0", settled);
     }
@@ -266,9 +274,11 @@ impl PoolMetrics {
         self.standstill.observe(time.as_secs_f64());
     }
 
-    /// Records the number of failing jobs, and whether the manifest is invalid.
-    pub fn observe_health(&self, failing: usize, file_invalid: bool) {
+    /// Records the numbers of failing jobs and of jobs that an edit does not reach, and whether the
+    /// manifest is invalid.
+    pub fn observe_health(&self, failing: usize, held_back: usize, file_invalid: bool) {
         self.failing_jobs.set(failing.try_into().unwrap_or(i64::MAX));
+        self.held_back_jobs.set(held_back.try_into().unwrap_or(i64::MAX));
         self.file_invalid.set(i64::from(file_invalid));
     }
 

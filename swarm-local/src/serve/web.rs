@@ -182,7 +182,8 @@ async fn measure(
             true => Readiness::Ready,
             false => Readiness::Unhealthy(printable(&troubles.join("\n"), Form::Lines).into()),
         };
-        metrics.observe_health(snapshot.status.jobs.failing, invalid.is_some());
+        let held_back = snapshot.status.held_back().filter_map(|(row, _)| row.previous).sum();
+        metrics.observe_health(snapshot.status.jobs.failing, held_back, invalid.is_some());
         let count = |state| snapshot.status.workers.iter().filter(|it| it.state == state).count();
         metrics.observe_workers(WORKER_STATES.map(|state| (state, count(state))));
         metrics.observe_settled(snapshot.status.settled);
