@@ -122,6 +122,7 @@ impl Held {
     fn begin(&mut self, phase: Phase) -> bool {
         let before = self.pool.held()["moving"].clone();
         let new = self.pool.held()["right"].session.clone();
+        let old = self.pool.held()["left"].session.clone();
         match phase {
             Phase::Rest => return true,
             Phase::Released => self.freeze(self.workers[0]),
@@ -138,26 +139,46 @@ impl Held {
             let held = held.filter(|held| held.session == new && before.token < held.token)?;
             pool.is_published(&new, "moving").then_some(held)
         };
+        // Another session has the job, or one of both workers: a frozen one has lost its lease.
+        let is_missed = || {
+            let held = pool.held();
+            let is_other = |job: &str, session: &String| {
+                held.get(job).is_some_and(|held| held.session != *session)
+            };
+            let has_moved = held.get("moving").is_some_and(|held| held.slot == 1);
+            is_other("left", &old)
+                || is_other("right", &new)
+                || (phase != Phase::Granted && phase != Phase::Started && has_moved)
+        };
         match phase {
             Phase::Rest => {}
-            Phase::Released => _ = pool.until("released", since),
+            Phase::Released => return reached(pool, "released", since, is_missed).is_some(),
             Phase::Stopping | Phase::Acknowledged => {
-                let since = pool.until("released", since);
+                let Some(since) = reached(pool, "released", since, is_missed) else {
+                    return false;
+                };
                 let is_stopping = || pool.path("stopping.moving").exists().then_some(());
-                pool.until("the job to be stopping", is_stopping);
+                if reached(pool, "the job to be stopping", is_stopping, is_missed).is_none() {
+                    return false;
+                }
                 if phase == Phase::Acknowledged {
                     let operator = pool.operator();
                     signal(operator, Signal::STOP);
                     fs::remove_file(pool.path("hold.moving")).unwrap();
-                    pool.until("acknowledged", || {
-                        pool.acknowledged(&before.session).filter(|acked| since <= *acked)
-                    });
+                    let began = Instant::now();
+                    let acknowledged =
+                        || pool.acknowledged(&before.session).filter(|acked| since <= *acked);
+                    let is_late = || 2 * LEASE < began.elapsed();
+                    let has = reached(pool, "acknowledged", acknowledged, is_late).is_some();
                     self.frozen.push(operator);
+                    return has;
                 }
             }
-            Phase::Granted => _ = pool.until("granted", granted),
+            Phase::Granted => return reached(pool, "granted", granted, is_missed).is_some(),
             Phase::Started => {
-                let held = pool.until("granted", granted);
+                let Some(held) = reached(pool, "granted", granted, is_missed) else {
+                    return false;
+                };
                 let operator = pool.operator();
                 signal(operator, Signal::STOP);
                 signal(self.workers[1], Signal::CONT);
@@ -228,6 +249,19 @@ impl Held {
             self.pool.start();
         }
     }
+}
+
+/// Waits for an answer. Returns `None` once it cannot come any more.
+fn reached<T>(
+    pool: &Pool,
+    what: &str,
+    mut answer: impl FnMut() -> Option<T>,
+    is_missed: impl Fn() -> bool,
+) -> Option<T> {
+    pool.until(what, || match answer() {
+        Some(answer) => Some(Some(answer)),
+        None => is_missed().then_some(None),
+    })
 }
 
 /// Runs a case. Returns the longest gap, and the delay that the test itself caused. Returns `None`

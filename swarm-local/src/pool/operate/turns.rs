@@ -20,8 +20,9 @@ use crate::processes::{Phase, Workers};
 use crate::settings::input::Wanted;
 
 /// Maximum time for the workers of a new run to join before the first turn. They join within
-/// milliseconds, and each turn without some of them would move jobs that the next one moves back.
-const JOINED_WITHIN: Duration = Duration::from_secs(1);
+/// milliseconds on an idle machine. On a busy one each turn without some of them would move jobs. A
+/// worker that has ended is not waited for.
+const JOINED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Delay before a failed request to a store is retried.
 const RETRY: Duration = Duration::from_secs(1);
@@ -152,7 +153,9 @@ impl Turns {
         let mut observed = stores.sessions.observed(&ledger, desired, workers, slots);
         self.failover.observe(desired, &ledger, health.failing(), elapsed);
         observed.relocations = self.failover.relocations();
-        if let Some(wait) = self.waits_for_workers(&observed, wanted.workers()) {
+        let away = workers.values().filter(|it| matches!(it.phase, Phase::Away(_))).count();
+        let awaited = wanted.workers().saturating_sub(away);
+        if let Some(wait) = self.waits_for_workers(&observed, awaited) {
             return Ok(Some(Some(wait)));
         }
         let key = key(&observed);
@@ -182,9 +185,9 @@ impl Turns {
     }
 
     /// Returns the time that the first turn still waits for workers; `None` once all have joined.
-    fn waits_for_workers(&mut self, observed: &Observed, wanted: usize) -> Option<Duration> {
+    fn waits_for_workers(&mut self, observed: &Observed, awaited: usize) -> Option<Duration> {
         let wait = self.joined_by?.saturating_duration_since(Instant::now());
-        if wait.is_zero() || wanted <= takers(observed) {
+        if wait.is_zero() || awaited <= takers(observed) {
             self.joined_by = None;
         }
         self.joined_by.map(|_| wait)
