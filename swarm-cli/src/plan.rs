@@ -81,7 +81,8 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
     }
     let running = swarm_local::running(&pool).await;
     let running = running.map_err(|error| Refusal::Impossible(format!("{error:#}")))?;
-    let Some(RunningPool { dir, revision, workers, held, fixed, starts }) = running else {
+    let Some(RunningPool { dir, file: followed, revision, workers, held, fixed, starts }) = running
+    else {
         return match &args.dir {
             Some(dir) => Err(format!("no pool runs in {}", dir.display()).into()),
             None => plannable.plan(Before::Nothing).map_err(Refusal::of),
@@ -99,5 +100,22 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
              workers of the pool"
         ));
     }
-    plannable.plan(Before::Pool(held, starts.as_ref())).map_err(Refusal::of)
+    let answer = plannable.plan(Before::Pool(held, starts.as_ref())).map_err(Refusal::of)?;
+    let moves_nothing = answer.document.moves.is_empty()
+        && answer.document.restarts.as_ref().is_none_or(Vec::is_empty);
+    let is_followed = followed.is_some_and(|followed| is_same(file, Path::new(&followed)));
+    if moves_nothing && is_followed {
+        notes.push(format!(
+            "the pool follows {0}, so what was saved there has taken effect; to see the moves of an edit \
+             first, plan a copy of the file",
+            file.display()
+        ));
+    }
+    Ok(answer)
+}
+
+/// Whether two paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let (one, other) = (one.canonicalize(), other.canonicalize());
+    one.is_ok_and(|one| other.is_ok_and(|other| one == other))
 }

@@ -345,6 +345,8 @@ fn several_pools<'a>(what: &str, dirs: impl Iterator<Item = &'a PathBuf>) -> Fai
 pub struct RunningPool {
     /// The state directory.
     pub dir: PathBuf,
+    /// The file whose edits the pool follows, if it follows one.
+    pub file: Option<String>,
     /// The revision of the ledger.
     pub revision: u64,
     /// The number of workers.
@@ -385,10 +387,10 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
         pool.get(web::JOBS).await?.lines(each).await?;
         let jobs = jobs.into();
         let starts = pool.runners().await?.map(|runners| Starts { jobs, runners });
-        let Status { revision, workers, .. } = status;
+        let Status { file, revision, workers, .. } = status;
         let (held, workers) = (held.into_iter().collect(), workers.len());
         let fixed = Fixed::recorded(&pool.dir).map_err(anyhow::Error::msg)?;
-        Ok(Some(RunningPool { dir: pool.dir, revision, workers, held, fixed, starts }))
+        Ok(Some(RunningPool { dir: pool.dir, file, revision, workers, held, fixed, starts }))
     };
     match asked.await {
         Ok(running) => Ok(running),

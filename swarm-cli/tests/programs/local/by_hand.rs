@@ -145,3 +145,21 @@ fn a_job_that_is_suspended_by_hand_stays_so_until_it_is_resumed() {
     operator.ended();
     assert_eq!(machine.processes(), []);
 }
+
+#[test]
+fn a_job_that_is_done_says_how_it_runs_again() {
+    let machine = Machine::new();
+    machine.write(&MANIFEST.replace(
+        "broken, params: {cmd: 'exit 3'}",
+        "once, runOnce: true, params: {cmd: 'exit 0'}",
+    ));
+    let _operator = machine.started();
+    runs(&machine, "once", "done");
+    for verb in ["restart", "retry"] {
+        let (_, complaint) = ended(&machine, &[verb, "once"], 3);
+        assert!(
+            complaint.contains("`once` is done, since it has `runOnce`; to run it again"),
+            "{complaint}"
+        );
+    }
+}

@@ -252,6 +252,7 @@ fn a_plan_begins_with_the_assignment_of_the_pool_that_runs() {
     let (same, said) = text(&asked(&dir, &["plan", file]), 0);
     assert!(same.starts_with("streams: 27 jobs on 3 workers; nothing moves\n"), "{same}");
     assert!(said.contains("note: compared with the pool in /"), "{said}");
+    assert!(said.contains("note: the pool follows ") && said.contains("plan a copy"), "{said}");
     let (more, said) = text(&asked(&dir, &["plan", file, "--workers", "4"]), 0);
     assert!(more.starts_with("streams: 27 jobs on 4 workers; moves: 6 balance\n"), "{more}");
     assert!(!said.contains("the pool has"), "{said}");
@@ -262,6 +263,7 @@ fn a_plan_begins_with_the_assignment_of_the_pool_that_runs() {
     let (fewer, said) = text(&asked(&dir, &["plan", other.to_str().unwrap()]), 0);
     assert!(fewer.starts_with("streams: 27 jobs on 2 workers; moves: 9 "), "{fewer}");
     assert!(said.contains("the pool has 3 workers, and the plan is for 2"), "{said}");
+    assert!(!said.contains("the pool follows "), "{said}");
     let document = json(&text(&asked(&dir, &["plan", file, "-o", "json"]), 0).0);
     assert_eq!((&document["workers"], &document["moves"]), (&3.into(), &json("[]")));
     assert_eq!(document["restarts"], json("[]"));

@@ -47,6 +47,12 @@ impl Operation {
                 };
                 let unassigned = snapshot.status.unassigned(name.as_str()).map(|it| &*it.reason);
                 let (phase, _) = row.phase(&self.outlets.reports, unassigned);
+                if phase == "done" {
+                    return Err(format!(
+                        "`{name}` is done, since it has `runOnce`; to run it again, remove it from the \
+                         file, save, and add it again"
+                    ));
+                }
                 if action == Action::Retry && phase != "failed" {
                     return Err(format!(
                         "`{name}` is {phase}, and retry is for jobs that are not restarted any \
