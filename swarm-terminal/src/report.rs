@@ -45,7 +45,7 @@ Redacted is always, by the place of a value:
 - the annotation last-applied-configuration, and others that contain a whole object
 - fields with `password` in their names; managedFields are dropped
 In commands and all other texts a few forms of passwords are redacted:
-- `user:password` in `scheme://user:password@host`
+- `user:password` in `scheme://user:password@host`, and values after `?` of an address
 - the word after an option such as --password, --secret, --token or --api-key
 - the value of NAME=VALUE and of a JSON field, if the name has such a word in it
 - the rest of a line after `NAME:`, also after Authorization and Cookie

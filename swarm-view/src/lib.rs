@@ -14,10 +14,12 @@
 //!   judgement of run logs, and [`replicas`] the operators of a cluster.
 //! - [`table`] makes tables and fields, and [`words`] numbers and quotes in sentences.
 //! - [`mod@age`] formats times for people.
-//! - [`mod@printable`] escapes text that could control a terminal. [`shell`] quotes words for a shell.
+//! - [`mod@printable`] escapes text that could control a terminal. [`blank`] hides the passwords of
+//!   addresses. [`shell`] quotes words for a shell.
 
 pub mod action;
 pub mod age;
+pub mod blank;
 pub mod check;
 pub mod explain;
 pub mod history;

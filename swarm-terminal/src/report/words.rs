@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use swarm_view::blank::with_mark;
+
 /// The text that replaces a redacted value.
 pub(super) const REDACTED: &str = "REDACTED";
 
@@ -26,10 +28,11 @@ pub(super) fn is_secret_option(word: &str) -> bool {
     word.starts_with('-') && !word.contains('=') && is_secret()
 }
 
-/// Removes the user and password of addresses, and the values of options and assignments whose names
+/// Removes the user information and the query values of addresses, and the values of options and assignments whose names
 /// are secret.
 pub(super) fn without_passwords(text: &str) -> Cow<'_, str> {
-    let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
+    let addresses = with_mark(text, REDACTED);
+    let (mut clean, mut rest) = (String::with_capacity(text.len()), &*addresses);
     while !rest.is_empty() {
         let word = rest.trim_start();
         let (space, from) = rest.split_at(rest.len() - word.len());
@@ -45,10 +48,10 @@ pub(super) fn without_passwords(text: &str) -> Cow<'_, str> {
             rest = without(&mut clean, value);
         } else if let Some(at) = assigned(word) {
             let (name, value) = from.split_at(at);
-            add_address(&mut clean, name);
+            clean.push_str(name);
             rest = without_value(&mut clean, value);
         } else {
-            add_address(&mut clean, word);
+            clean.push_str(word);
             rest = after;
         }
     }
@@ -117,26 +120,6 @@ fn assigned(word: &str) -> Option<usize> {
     field.into_iter().chain(assignment).min()
 }
 
-/// Appends a word, without the user and password of an address in it.
-fn add_address(clean: &mut String, word: &str) {
-    const SCHEME: &str = "://";
-    let Some((scheme, rest)) = word.split_once(SCHEME) else { return clean.push_str(word) };
-    let (address, after) = rest.split_at(rest.find('"').unwrap_or(rest.len()));
-    let authority = address.split('/').next().unwrap_or_default();
-    clean.push_str(scheme);
-    clean.push_str(SCHEME);
-    // A password may itself have `@` and `/`.
-    match address.rsplit_once('@') {
-        Some((_, host)) if authority.contains(['@', ':']) => {
-            clean.push_str(REDACTED);
-            clean.push('@');
-            clean.push_str(host);
-        }
-        _ => clean.push_str(address),
-    }
-    add_address(clean, after);
-}
-
 /// Removes the output of jobs that a sentence quotes.
 pub(super) fn without_output(text: &str) -> Cow<'_, str> {
     let (open, close) = QUOTE;
@@ -158,7 +141,7 @@ mod tests {
     fn passwords_in_words_of_a_command_are_redacted() {
         for (text, clean) in [
             ("ffmpeg -i rtsp://u:p@10.0.0.1/a", "ffmpeg -i rtsp://REDACTED@10.0.0.1/a"),
-            ("rtsp://u:p@s/s@10.0.0.1:554/a", "rtsp://REDACTED@10.0.0.1:554/a"),
+            ("rtsp://u:p@s/s@10.0.0.1:554/a", "rtsp://REDACTED"),
             ("http://key@host", "http://REDACTED@host"),
             (r#"["a://u:p@h","b://u:p@i"]"#, r#"["a://REDACTED@h","b://REDACTED@i"]"#),
             ("x --password a b", "x --password REDACTED b"),
@@ -166,7 +149,10 @@ mod tests {
             ("x --api-key  \"a b\"\tc", "x --api-key  REDACTED\tc"),
             ("x --token", "x --token"),
             ("PGPASSWORD=a psql", "PGPASSWORD=REDACTED psql"),
-            ("http://h/?token=ab&x=1&secret=b", "http://h/?token=REDACTED&x=1&secret=REDACTED"),
+            (
+                "http://h/?token=ab&x=1&secret=b",
+                "http://h/?token=REDACTED&x=REDACTED&secret=REDACTED",
+            ),
             ("a://u:p@h?password=b", "a://REDACTED@h?password=REDACTED"),
             ("password=", "password="),
             ("--password=a=b", "--password=REDACTED"),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use swarm_view::blank::blanked;
 use tokio::time::Instant;
 
 use super::lines::{Kind, Line, escaped, without_partial_start};
@@ -53,9 +54,10 @@ struct Kept {
 }
 
 impl Tail {
-    /// Returns the last lines so far.
+    /// Returns the last lines so far, for status and Events. Passwords of addresses are blanked; the
+    /// log of the job has the whole lines.
     pub(super) fn lines(&self) -> Vec<String> {
-        self.lock().lines.iter().map(Kept::text).collect()
+        self.lock().lines.iter().map(Kept::quoted).collect()
     }
 
     /// Returns the time since the last output, or since the start.
@@ -119,6 +121,19 @@ impl Kept {
         u64::try_from(self.bytes.len()).is_ok_and(|length| length < self.length)
     }
 
+    /// Returns the same text without passwords of addresses. A first word that is cut may be the end of
+    /// an address.
+    fn quoted(&self) -> String {
+        let text = self.text();
+        let quoted = blanked(&text);
+        let Some(rest) = quoted.strip_prefix(CUT) else {
+            return end_of(quoted.into_owned());
+        };
+        let (word, after) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
+        let is_of_address = word.contains(['@', '=', '&', '?']);
+        end_of(format!("{CUT}{}{after}", if is_of_address { "" } else { word }))
+    }
+
     /// Returns the end of the line as text of at most `LINE_BYTES_MAX` bytes, with a sign for an
     /// omitted beginning.
     fn text(&self) -> String {
@@ -130,6 +145,16 @@ impl Kept {
         }
         let start = (text.len() + CUT.len_utf8()).saturating_sub(LINE_BYTES_MAX);
         format!("{CUT}{}", &text[text.ceil_char_boundary(start)..])
+    }
+}
+
+/// Shortens a text to `LINE_BYTES_MAX` bytes at its beginning.
+fn end_of(text: String) -> String {
+    match text.len().checked_sub(LINE_BYTES_MAX) {
+        None | Some(0) => text,
+        Some(more) => {
+            format!("{CUT}{}", &text[text.ceil_char_boundary(more + CUT.len_utf8())..])
+        }
     }
 }
 
@@ -158,6 +183,21 @@ mod tests {
         let unlogged: Vec<_> = tail.lock().unlogged().collect();
         assert_eq!(unlogged, [whole("no camera"), whole("40 %")]);
         assert_eq!(tail.lock().unlogged().next(), None);
+    }
+
+    #[test]
+    fn a_password_of_an_address_is_in_the_log_only() {
+        let tail = Tail::default();
+        let (address, long) = ("rtsp://admin:pw@cam: 401", "x".repeat(LINE_BYTES_MAX - 9));
+        tail.lock().push(&line(Kind::Whole, address), false);
+        // The beginning of the address is cut off.
+        tail.lock().push(&line(Kind::Whole, &format!("rtsp://admin:pw@cam {long}")), false);
+        let short = "a://b@c".repeat(LINE_BYTES_MAX / 7);
+        tail.lock().push(&line(Kind::Whole, &short), false);
+        let lines = tail.lines();
+        assert_eq!((&*lines[0], lines[1].clone()), ("rtsp://***@cam: 401", format!("… {long}")));
+        assert!(lines.iter().all(|line| line.len() <= LINE_BYTES_MAX), "{lines:?}");
+        assert_eq!(tail.lock().unlogged().next().unwrap().text, address);
     }
 
     #[test]
