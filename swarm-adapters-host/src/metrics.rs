@@ -234,7 +234,11 @@ impl PoolMetrics {
             "Jobs that keep their previous version, since the new version of a job failed",
             held_back_jobs,
         );
-        registry.register("settled", "1 while the pool is settled, otherwise 0", settled);
+        registry.register(
+            "settled",
+            "1 while the pool is settled and no worker is silent, otherwise 0",
+            settled,
+        );
     }
 
     /// Records a turn: `result` is `ok`, `conflict`, `unavailable` or `refused`.
@@ -297,7 +301,7 @@ impl PoolMetrics {
         observe(&self.workers, counts);
     }
 
-    /// Records whether the pool is settled.
+    /// Records whether the pool is settled, and no worker is silent.
     pub fn observe_settled(&self, is_settled: bool) {
         self.settled.set(i64::from(is_settled));
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use kube::{Client, ResourceExt};
 use swarm_client::session::SeenLease;
-use swarm_core::handover::{Moment, SessionId, WatchStage};
+use swarm_core::handover::{Moment, SessionId, TWO_CLOCKS_MARGIN, WatchStage};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::Details;
@@ -231,7 +231,21 @@ impl KnownSessions {
             summary.again_in = summary.again_in.into_iter().chain([LOOK_AGAIN]).min();
             summary.alarm = None;
         }
+        if let Some(at) = self.silent_at() {
+            // The next renewal of a silent session is looked for as often as one is due.
+            let pause = self.overseer.terms().renew.max(LOOK_AGAIN);
+            let again_in = if at <= now { pause } else { at.since(now).max(PAUSE_MIN) };
+            summary.again_in = summary.again_in.into_iter().chain([again_in]).min();
+        }
         summary
+    }
+
+    /// Returns the moment from which the first session is silent unless it renews before. It is in
+    /// the past if one is silent already.
+    fn silent_at(&self) -> Option<Moment> {
+        let terms = self.overseer.terms();
+        let watches = self.overseer.proofs().iter().map(|(_, watch)| watch);
+        watches.filter_map(|watch| watch.heard_until(terms, TWO_CLOCKS_MARGIN)).min()
     }
 
     fn wakes_in(&self, now: Moment) -> Option<Duration> {
@@ -241,12 +255,18 @@ impl KnownSessions {
 
     /// The alarm that is enough if all sessions that have not ended live.
     fn alarm(&self, now: Moment) -> Option<Alarm> {
-        let at = self.overseer.wakes_at().filter(|at| now < *at)?;
+        let terms = self.overseer.terms();
+        let wakes_at = self.overseer.wakes_at()?;
+        let at = self.silent_at().map_or(wakes_at, |at| at.min(wakes_at));
+        if at <= now {
+            return None;
+        }
         let mut sessions = Vec::new();
         for (session, watch) in self.overseer.proofs().iter() {
             match watch.stage {
-                WatchStage::Held { .. } => {
-                    sessions.push((session.clone(), watch.claimed(self.overseer.terms())));
+                WatchStage::Held { since, .. } => {
+                    let until = watch.heard_until(terms, TWO_CLOCKS_MARGIN)?;
+                    sessions.push((session.clone(), until.since(since)));
                 }
                 WatchStage::Revoking { .. } | WatchStage::Revoked { .. } => return None,
                 WatchStage::Ended(_) => {}

@@ -192,10 +192,12 @@ pub struct SwarmStatus {
     /// Number of suspended jobs, which run nowhere.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub suspended: i32,
-    /// Number of jobs whose workers acknowledged the grant and do not report them as failing.
+    /// Number of jobs whose workers acknowledged the grant, are not silent, and do not report them as
+    /// failing.
     #[serde(default)]
     pub running: i32,
-    /// Number of jobs whose workers have not acknowledged the grant. Plain workers never do.
+    /// Number of jobs whose workers have not acknowledged the grant, or are silent. Plain workers
+    /// never acknowledge.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub published: i32,
     /// Number of jobs that their workers were asked to release and have not released yet. They are

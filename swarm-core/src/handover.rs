@@ -60,7 +60,7 @@ pub use cells::{Cells, CellsConflict, Grants, Record, Save, SessionView};
 pub use check::{StepViolation, check_step};
 pub use lease::{
     Ack, Holder, Lease, LeaseConflict, LeaseTerms, LeaseTermsError, LeaseVersion, LeaseWrite,
-    Moment, SessionId,
+    Moment, ONE_CLOCK_MARGIN, SessionId, TWO_CLOCKS_MARGIN,
 };
 pub use patience::Patience;
 pub use rules::{Rule, Rules};

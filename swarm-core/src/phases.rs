@@ -22,10 +22,10 @@ pub enum JobPhase {
     Failing,
     /// A worker was asked to release it and has not acknowledged the release.
     Stopping,
-    /// It is granted, and its worker has not acknowledged the grant. Plain workers acknowledge
-    /// nothing, so their jobs stay in this phase.
+    /// It is granted, and no young evidence says that it runs: its worker has not acknowledged the
+    /// grant, or is silent. Plain workers acknowledge nothing, so their jobs stay in this phase.
     Published,
-    /// It is granted, and its worker has acknowledged the grant.
+    /// It is granted, its worker has acknowledged the grant, and the worker is not silent.
     Running,
     /// It waits for the worker of its slot, for a decision, or for sessions of another incarnation.
     Waiting,
@@ -84,10 +84,12 @@ impl JobPhase {
 /// let seen = Observed::new([(Slot(0), WorkerSeen::new("w-0", Presence::Ready, session))], 1, []);
 /// let decision = decide(&Ledger::new(1), &Desired::new(jobs(["a"])?), &seen);
 /// let (mut unacknowledged, failing) = (Unacknowledged::default(), BTreeSet::new());
+/// let unheard = BTreeSet::new();
 /// for (acknowledged, phase) in [(0, JobPhase::Published), (u64::MAX, JobPhase::Running)] {
 ///     unacknowledged.observe(&decision.ledger, &BTreeSet::new(), |_, _| acknowledged);
 ///     let unacknowledged = &unacknowledged;
-///     let phases = Phases { decision: &decision, unacknowledged, failing: &failing };
+///     let phases =
+///         Phases { decision: &decision, unacknowledged, unheard: &unheard, failing: &failing };
 ///     assert_eq!(phases.of("a"), Some(phase));
 ///     assert_eq!(phases.counts(), [(phase, 1)].into());
 /// }
@@ -99,6 +101,10 @@ pub struct Phases<'a> {
     pub decision: &'a Decision,
     /// The grants without an acknowledgement, [observed](Unacknowledged::observe) since.
     pub unacknowledged: &'a Unacknowledged,
+    /// The sessions without young evidence, as
+    /// [`Overseer::unheard`](crate::overseer::Overseer::unheard) returns them. None of their jobs
+    /// runs as far as is known.
+    pub unheard: &'a BTreeSet<SessionId>,
     /// The jobs that fail according to the workers that hold them.
     pub failing: &'a BTreeSet<JobName>,
 }
@@ -108,39 +114,52 @@ impl Phases<'_> {
     #[must_use]
     pub fn of(&self, job: &str) -> Option<JobPhase> {
         let (name, record) = self.decision.ledger.cells.jobs.get_key_value(job)?;
-        Some(self.phase(name, record))
+        Some(self.phase(name, record, self.is_any_unheard()))
     }
 
     /// Returns the number of jobs in each phase that has some. Each job of the ledger counts once.
-    /// O(jobs · log jobs).
+    /// O(jobs · log jobs + slots · log unheard).
     #[must_use]
     pub fn counts(&self) -> BTreeMap<JobPhase, usize> {
         let mut counts = BTreeMap::new();
+        let is_any_unheard = self.is_any_unheard();
         for (name, record) in &self.decision.ledger.cells.jobs {
-            *counts.entry(self.phase(name, record)).or_default() += 1;
+            *counts.entry(self.phase(name, record, is_any_unheard)).or_default() += 1;
         }
         counts
     }
 
     /// Returns these [numbers](Self::counts) if `unnamed` more jobs fail than the named ones. Such
-    /// jobs are failing instead of running. O(jobs · log jobs).
+    /// jobs are failing instead of running, or instead of published if their worker is silent.
+    /// O(jobs · log jobs).
     #[must_use]
-    pub fn counts_with(&self, unnamed: usize) -> BTreeMap<JobPhase, usize> {
+    pub fn counts_with(&self, mut unnamed: usize) -> BTreeMap<JobPhase, usize> {
         let mut counts = self.counts();
-        if let Some(running) = counts.get_mut(&JobPhase::Running).filter(|_| 0 < unnamed) {
-            let unnamed = unnamed.min(*running);
-            *running -= unnamed;
-            *counts.entry(JobPhase::Failing).or_default() += unnamed;
+        for phase in [JobPhase::Running, JobPhase::Published] {
+            let Some(count) = counts.get_mut(&phase).filter(|_| 0 < unnamed) else { continue };
+            let failing = unnamed.min(*count);
+            *count -= failing;
+            unnamed -= failing;
+            *counts.entry(JobPhase::Failing).or_default() += failing;
         }
         counts
     }
 
-    fn phase(&self, name: &JobName, record: &Record) -> JobPhase {
+    /// Returns whether the session of any slot is unheard. Then jobs of all workers are not known to
+    /// run on each.
+    fn is_any_unheard(&self) -> bool {
+        let mut slots = self.decision.ledger.slots.values();
+        !self.unheard.is_empty() && slots.any(|record| self.unheard.contains(&record.session))
+    }
+
+    fn phase(&self, name: &JobName, record: &Record, is_any_unheard: bool) -> JobPhase {
         match &record.cell {
             Cell::Releasing { .. } | Cell::ReleasingAll { .. } => JobPhase::Stopping,
             Cell::Granted { .. } | Cell::Everywhere { .. } if self.failing.contains(name) => {
                 JobPhase::Failing
             }
+            Cell::Granted { session, .. } if self.unheard.contains(session) => JobPhase::Published,
+            Cell::Everywhere { .. } if is_any_unheard => JobPhase::Published,
             Cell::Granted { session, .. } => self.unacknowledged.phase(name, session.is_plain()),
             Cell::Everywhere { .. } => {
                 self.unacknowledged.phase(name, self.unacknowledged.has_newcomer)

@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use swarm_core::handover::{LeaseTerms, SessionId};
+use swarm_core::handover::{LeaseTerms, SessionId, TWO_CLOCKS_MARGIN};
 use swarm_core::parts::{Part, StoredPart, join};
 use swarm_core::stored::{Stored, StoredHolder, Waits};
 use swarm_core::{Failing, Ledger, Timing};
@@ -140,11 +140,19 @@ impl SwarmObject {
         grace.unwrap_or(Timing::default().return_grace)
     }
 
-    /// Returns the time after which a session without a renewal is silent: three renewals.
+    /// Returns the time after which a session without a renewal is silent.
     pub(super) fn silent_after(&self) -> Duration {
+        self.lease_terms().silent_after(TWO_CLOCKS_MARGIN)
+    }
+
+    /// Returns the timing of the workers' Leases.
+    fn lease_terms(&self) -> LeaseTerms {
+        let default = LeaseTerms::default();
         let renew = self.spec["handover"]["lease"]["renew"].as_str();
         let renew = renew.and_then(|renew| swarm_terminal::times::time(renew).ok());
-        renew.unwrap_or(LeaseTerms::default().renew) * 3
+        let duration =
+            swarm_terminal::times::time(self.lease_duration()).unwrap_or(default.duration);
+        LeaseTerms { duration, renew: renew.unwrap_or(default.renew), ..default }
     }
 
     /// Returns a time of `handover`, if the spec has it.
@@ -155,10 +163,7 @@ impl SwarmObject {
     /// Returns the time from the last renewal of a Lease until its worker has certainly stopped its
     /// jobs; see [`LeaseTerms::fence_wait`].
     pub(super) fn fence_wait(&self) -> Duration {
-        let default = LeaseTerms::default();
-        let duration =
-            swarm_terminal::times::time(self.lease_duration()).unwrap_or(default.duration);
-        LeaseTerms { duration, ..default }.fence_wait()
+        self.lease_terms().fence_wait()
     }
 
     /// Whether workers get their jobs by sessions, and so confirm them.

@@ -293,9 +293,9 @@ impl LivePool {
         self.now.duration_since(renewed).max(SignedDuration::ZERO).try_into().ok()
     }
 
-    /// Returns that time of a worker that has missed three renewals.
+    /// Returns that time of a worker that is silent.
     pub(super) fn silent_for(&self, worker: &LiveWorker) -> Option<Duration> {
-        self.unheard_for(worker).filter(|silence| self.silent_after < *silence)
+        self.unheard_for(worker).filter(|silence| self.silent_after <= *silence)
     }
 
     /// Whether the session of a worker is silent or over, so that its reports prove nothing any more.

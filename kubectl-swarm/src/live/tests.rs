@@ -268,8 +268,11 @@ fn the_bounds_of_a_handover_are_those_of_the_spec_or_their_defaults() {
 fn jobs_of_a_silent_or_ended_worker_are_not_running() {
     let silent = lease(A, 5, "");
     let mut late = pool(&[silent]);
-    late.now = "2026-01-02T03:04:18Z".parse().unwrap();
-    assert_eq!((phases(&late)[0].1, late.lost().len()), ("published", 2), "B has no Lease");
+    // The bound is 17 s.
+    late.now = "2026-01-02T03:04:21Z".parse().unwrap();
+    assert_eq!((phases(&late)[0].1, late.lost().len()), ("running", 1), "B has no Lease");
+    late.now = "2026-01-02T03:04:22Z".parse().unwrap();
+    assert_eq!((phases(&late)[0].1, late.lost().len()), ("published", 2));
     let mut closed = json!({"metadata": {"name": A, "annotations": {
         "swarm.k8slab.info/ack": r#"{"write":3,"durationMs":1,"incarnation":9,"revision":5}"#}},
         "spec": {"holderIdentity": "", "renewTime": "2026-01-02T03:04:08.000000Z"}});

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use swarm_core::handover::{Cell, Policy, SessionId, Watch};
+use swarm_core::handover::{Cell, Policy, SessionId, TWO_CLOCKS_MARGIN, Watch};
 use swarm_core::{Failing, JobName, JobPhase, Ledger, Phases, Replication, Slot, Turn};
 
 use super::{KnownSessions, SessionSummary};
@@ -66,7 +66,8 @@ impl KnownSessions {
         report
     }
 
-    /// Counts the jobs that run, and the jobs whose grants are not acknowledged. O(jobs · log jobs).
+    /// Counts the jobs that run, and the jobs that are granted and not known to run: their grants are
+    /// not acknowledged, or their workers are silent. O(jobs · log jobs).
     pub(crate) fn count_phases(
         &mut self,
         decided: &Turn,
@@ -80,7 +81,9 @@ impl KnownSessions {
         self.unacknowledged.observe(ledger, granted, acknowledged);
         let worst = report.failing.iter().flat_map(|(_, failing)| &failing.worst);
         let failing = worst.map(|it| it.job.clone()).collect();
-        let phases = Phases { decision, unacknowledged: &self.unacknowledged, failing: &failing };
+        let (unacknowledged, failing) = (&self.unacknowledged, &failing);
+        let unheard = &self.overseer.unheard(clock::now(), TWO_CLOCKS_MARGIN);
+        let phases = Phases { decision, unacknowledged, unheard, failing };
         // A Lease names only the worst failing jobs. The others run, or run at times.
         let unnamed = Failing::unnamed(report.failing.iter().map(|(_, it)| it), replication);
         let counts = phases.counts_with(unnamed);
@@ -180,4 +183,60 @@ fn held(
         (worker, failing.limited(granted, failing.worst.len()))
     };
     reported.into_iter().map(of).filter(|(_, failing)| 0 < failing.count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use swarm_core::handover::{Ack, LeaseTerms};
+    use swarm_core::overseer::{Fact, LeaseFacts, Overseer, PoolFacts};
+    use swarm_core::{Desired, Observed, Presence, WorkerSeen, decide, jobs};
+
+    use super::*;
+
+    /// A pool whose only session renewed its Lease this long ago, and the turn that granted its jobs.
+    async fn heard(age_s: u64) -> (KnownSessions, Turn) {
+        // The clock of this process may have begun later than the paused one.
+        clock::now();
+        tokio::time::advance(Duration::from_mins(1)).await;
+        let session = SessionId::new("pod", 1);
+        let seen = WorkerSeen::new("w-0", Presence::Ready, Some(session.clone()));
+        let before = Ledger::new(7);
+        let desired = Desired::new(jobs(["a", "b"]).unwrap());
+        let decision = decide(&before, &desired, &Observed::new([(Slot(0), seen)], 1, []));
+        let (granted, changed) = (desired.jobs.keys().cloned().collect(), true);
+        let mut facts = LeaseFacts::held(1, LeaseTerms::default().duration);
+        let revision = decision.ledger.revision();
+        facts.lease.ack = Ack { incarnation: 7, revision, ..Ack::default() };
+        let overseer = Overseer::new(LeaseTerms::default());
+        let mut known = KnownSessions { overseer, ..KnownSessions::default() };
+        known.overseer.learn(clock::now(), Fact::Lease(session, facts));
+        tokio::time::advance(Duration::from_secs(age_s)).await;
+        (known, Turn { decision, before, changed, granted })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jobs_of_a_silent_session_are_granted_and_not_running() {
+        for (age_s, expected) in [(0, (2, 0)), (16, (2, 0)), (17, (0, 2)), (60, (0, 2))] {
+            let (mut known, decided) = heard(age_s).await;
+            let mut report = SessionReport::default();
+            known.count_phases(&decided, Replication::One, &mut report);
+            assert_eq!((report.running, report.published), expected, "after {age_s} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pool_at_rest_is_looked_at_again_when_a_session_falls_silent_and_while_it_is() {
+        let bound = LeaseTerms::default().silent_after(TWO_CLOCKS_MARGIN);
+        let looked = async |age_s| {
+            let (known, _) = heard(age_s).await;
+            let now = clock::now();
+            let summary = known.summary(now, &PoolFacts::new([], 1));
+            let alarm = summary.alarm.map(|alarm| (alarm.at.since(now), alarm.sessions[0].1));
+            (alarm, summary.again_in.unwrap())
+        };
+        let left = bound.saturating_sub(Duration::from_secs(1));
+        assert_eq!(looked(1).await, (Some((left, bound)), left));
+        // A renewal causes no turn, so the next one is looked for: here, until the Lease is revoked.
+        assert_eq!(looked(18).await, (None, Duration::from_secs(2)));
+    }
 }

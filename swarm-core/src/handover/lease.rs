@@ -367,6 +367,14 @@ impl Lease {
     }
 }
 
+/// The time added to three renewals before a session is [silent](LeaseTerms::silent_after), if its
+/// worker and the observer share a clock. It covers timers that fire late.
+pub const ONE_CLOCK_MARGIN: Duration = Duration::from_secs(1);
+
+/// The same time if the worker and the observer have two clocks. It also covers the way of a renewal
+/// through the API server, and clocks that differ.
+pub const TWO_CLOCKS_MARGIN: Duration = Duration::from_secs(5);
+
 /// The timing of sessions, the same for workers and operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseTerms {
@@ -455,6 +463,31 @@ impl LeaseTerms {
         let drift = self.drift_permille.min(500);
         let stretched = self.duration.saturating_mul(1000 + drift) / (1000 - drift);
         stretched.saturating_add(self.slack)
+    }
+
+    /// Returns the time since its last renewal from which a session is silent: 3 × renew + margin,
+    /// and at most the duration. By default, this is 13 s with [`ONE_CLOCK_MARGIN`] and 17 s with
+    /// [`TWO_CLOCKS_MARGIN`].
+    ///
+    /// A job of a silent session never counts as running. Its worker may still run it.
+    ///
+    /// The state does not flap. One late renewal changes nothing. Only a renewal that was seen ends
+    /// a silence, never the passing of time. The next silence is a whole bound away then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::{LeaseTerms, ONE_CLOCK_MARGIN, TWO_CLOCKS_MARGIN};
+    ///
+    /// let terms = LeaseTerms::default();
+    /// assert_eq!(terms.silent_after(ONE_CLOCK_MARGIN), Duration::from_secs(13));
+    /// assert_eq!(terms.silent_after(TWO_CLOCKS_MARGIN), Duration::from_secs(17));
+    /// // After its whole lease a session has stopped its jobs.
+    /// let short = LeaseTerms { duration: Duration::from_secs(6), ..terms };
+    /// assert_eq!(short.silent_after(ONE_CLOCK_MARGIN), short.duration);
+    /// ```
+    #[must_use]
+    pub fn silent_after(&self, margin: Duration) -> Duration {
+        self.renew.saturating_mul(3).saturating_add(margin).min(self.duration)
     }
 }
 

@@ -199,6 +199,35 @@ impl Watch {
         }
     }
 
+    /// Returns the moment from which the session is [silent](LeaseTerms::silent_after) unless it
+    /// renews before; `None` if it cannot renew any more.
+    ///
+    /// A session that claims another duration than `terms` has follows earlier terms. Its renewal
+    /// interval is not known, so its whole claim counts.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::*;
+    ///
+    /// let (version, ack) = (LeaseVersion(1), Ack::default());
+    /// let lease = Lease { version, holder: Holder::Session, number: 1, ack };
+    /// let (terms, seen) = (LeaseTerms::default(), Moment::default());
+    /// let mut watch = Watch::begin(seen, &lease);
+    /// let bound = terms.silent_after(ONE_CLOCK_MARGIN);
+    /// assert_eq!(watch.heard_until(&terms, ONE_CLOCK_MARGIN), Some(seen.after(bound)));
+    /// watch.claims(Duration::from_secs(60));
+    /// let claim = seen.after(Duration::from_secs(60));
+    /// assert_eq!(watch.heard_until(&terms, ONE_CLOCK_MARGIN), Some(claim));
+    /// assert_eq!(Watch::missing(seen).heard_until(&terms, ONE_CLOCK_MARGIN), None);
+    /// ```
+    #[must_use]
+    pub fn heard_until(&self, terms: &LeaseTerms, margin: Duration) -> Option<Moment> {
+        let claimed = self.claimed(terms);
+        let is_of_terms = claimed == terms.duration;
+        let bound = if is_of_terms { terms.silent_after(margin) } else { claimed };
+        self.held().map(|(_, since)| since.after(bound))
+    }
+
     /// Returns whether the session could still renew its lease, as far as the watch knows.
     ///
     /// ```

@@ -1,6 +1,7 @@
 //! Queries of an overseer that are not inputs of a turn. They do not change the overseer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{Held, Known, Overseer, Publication, Suspicion, publications};
 use crate::handover::{Ack, Moment, SessionId, Watch, WatchStage};
@@ -88,6 +89,32 @@ impl Overseer {
     #[must_use]
     pub fn living(&self, pod_uid: &str) -> Option<&SessionId> {
         self.proofs.living(pod_uid)
+    }
+
+    /// Returns the sessions without young evidence that they run their jobs: they were silent for
+    /// [`LeaseTerms::silent_after`](crate::handover::LeaseTerms::silent_after) at `now`, or cannot
+    /// renew any more. O(sessions · log sessions).
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (start, terms) = (Moment::default(), LeaseTerms::default());
+    /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(terms));
+    /// overseer.learn(start, Fact::Lease(session.clone(), LeaseFacts::held(1, terms.duration)));
+    /// let at = start.after(terms.silent_after(TWO_CLOCKS_MARGIN));
+    /// assert!(overseer.unheard(start.after(terms.renew), TWO_CLOCKS_MARGIN).is_empty());
+    /// assert_eq!(overseer.unheard(at, TWO_CLOCKS_MARGIN), [session.clone()].into());
+    /// // Only a renewal ends the silence.
+    /// overseer.learn(at, Fact::Lease(session, LeaseFacts::held(2, terms.duration)));
+    /// assert!(overseer.unheard(at, TWO_CLOCKS_MARGIN).is_empty());
+    /// ```
+    #[must_use]
+    pub fn unheard(&self, now: Moment, margin: Duration) -> BTreeSet<SessionId> {
+        let is_heard =
+            |watch: &Watch| watch.heard_until(&self.terms, margin).is_some_and(|until| now < until);
+        let unheard = self.proofs.iter().filter(|(_, watch)| !is_heard(watch));
+        unheard.map(|(session, _)| session.clone()).collect()
     }
 
     /// Returns whether a pod is missing: it is lost or has ended, and no session of it renews its

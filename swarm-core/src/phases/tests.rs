@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::*;
-use crate::handover::{Policy, SessionId};
+use crate::handover::{LeaseTerms, Moment, ONE_CLOCK_MARGIN, Policy, SessionId, TWO_CLOCKS_MARGIN};
+use crate::overseer::{Fact, LeaseFacts, Overseer};
 use crate::{Desired, Observed, Presence, Slot, Timing, Token, WorkerSeen, decide, jobs};
 
 fn session(n: u32) -> SessionId {
@@ -30,7 +33,8 @@ fn names(of: &[&str]) -> BTreeSet<JobName> {
 
 fn words(decision: &Decision, unacknowledged: &Unacknowledged, failing: &[&str]) -> String {
     let failing = names(failing);
-    let phases = Phases { decision, unacknowledged, failing: &failing };
+    let unheard = &BTreeSet::new();
+    let phases = Phases { decision, unacknowledged, unheard, failing: &failing };
     let all = decision.ledger.cells.jobs.keys();
     let words: Vec<_> = all.map(|job| phases.of(job.as_str()).unwrap().as_str()).collect();
     let counted: usize = phases.counts().values().sum();
@@ -160,4 +164,87 @@ fn each_state_without_a_holder_has_its_phase() {
     decision.plan.unassigned = [reason, suspended].into();
     let expected = "stopping waiting waiting unassigned suspended quarantined waiting done";
     assert_eq!(words(&decision, &Unacknowledged::default(), &[]), expected);
+}
+
+#[test]
+fn a_job_of_all_workers_runs_only_if_every_worker_is_heard() {
+    let all = Desired { replication: crate::Replication::All, ..desired(&["a"]) };
+    let decision = decided(&Ledger::new(1), &all, 2);
+    let mut unacknowledged = Unacknowledged::default();
+    unacknowledged.observe(&decision.ledger, &BTreeSet::new(), |_, _| u64::MAX);
+    let of = |unheard: &BTreeSet<SessionId>| {
+        let (decision, unacknowledged) = (&decision, &unacknowledged);
+        Phases { decision, unacknowledged, unheard, failing: &BTreeSet::new() }.of("a")
+    };
+    assert_eq!(of(&BTreeSet::new()), Some(JobPhase::Running));
+    assert_eq!(of(&[session(1)].into()), Some(JobPhase::Published));
+    assert_eq!(of(&[session(7)].into()), Some(JobPhase::Running), "it fills no slot");
+}
+
+#[test]
+fn failing_jobs_without_a_name_may_be_those_of_a_silent_worker() {
+    let decision = decided(&Ledger::new(1), &desired(&["a", "b", "c"]), 1);
+    let mut unacknowledged = Unacknowledged::default();
+    unacknowledged.observe(&decision.ledger, &BTreeSet::new(), |_, _| u64::MAX);
+    let counts = |unheard: &BTreeSet<SessionId>, unnamed| {
+        let (decision, unacknowledged) = (&decision, &unacknowledged);
+        let failing = &names(&["a"]);
+        let counts = Phases { decision, unacknowledged, unheard, failing }.counts_with(unnamed);
+        let count = |phase| counts.get(&phase).copied().unwrap_or_default();
+        [JobPhase::Running, JobPhase::Published, JobPhase::Failing].map(count)
+    };
+    assert_eq!(counts(&BTreeSet::new(), 1), [1, 0, 2]);
+    assert_eq!(counts(&[session(0)].into(), 1), [0, 1, 2]);
+    assert_eq!(counts(&[session(0)].into(), 9), [0, 0, 3]);
+}
+
+proptest! {
+    #[test]
+    fn no_job_of_a_session_counts_as_running_whose_last_renewal_is_too_old(
+        ages_ms in prop::collection::vec(0_u64..40_000, 1..8),
+        renew_s in 1_u64..6,
+        longer_s in 0_u64..30,
+        two_clocks in any::<bool>(),
+        everywhere in any::<bool>(),
+    ) {
+        let default = LeaseTerms::default();
+        let (renew, longer) = (Duration::from_secs(renew_s), Duration::from_secs(longer_s));
+        let duration = 3 * renew + default.stop_timeout + longer;
+        let terms = LeaseTerms { duration, renew, ..default };
+        let margin = if two_clocks { TWO_CLOCKS_MARGIN } else { ONE_CLOCK_MARGIN };
+        let bound = terms.silent_after(margin);
+        prop_assert!(3 * renew < bound && bound <= duration);
+
+        let replication =
+            if everywhere { crate::Replication::All } else { crate::Replication::One };
+        let desired = Desired { replication, ..desired(&["a", "b", "c", "d", "e", "f"]) };
+        let workers = u32::try_from(ages_ms.len()).unwrap();
+        let decision = decided(&Ledger::new(1), &desired, workers);
+        let mut unacknowledged = Unacknowledged::default();
+        unacknowledged.observe(&decision.ledger, &BTreeSet::new(), |_, _| u64::MAX);
+
+        let now = Moment(Duration::from_secs(60));
+        let ages = ages_ms.iter().map(|ms| Duration::from_millis(*ms));
+        let ages: BTreeMap<_, _> = (0..workers).map(session).zip(ages).collect();
+        let mut overseer = Overseer::new(terms);
+        for (session, age) in &ages {
+            let renewed = Fact::Lease(session.clone(), LeaseFacts::held(1, terms.duration));
+            overseer.learn(now.before(*age), renewed);
+        }
+        let unheard = &overseer.unheard(now, margin);
+        let (decision, unacknowledged) = (&decision, &unacknowledged);
+        let phases = Phases { decision, unacknowledged, unheard, failing: &BTreeSet::new() };
+        let mut running = 0;
+        for (job, record) in &decision.ledger.cells.jobs {
+            let is_young = match &record.cell {
+                Cell::Granted { session, .. } => ages[session] < bound,
+                _ => ages.values().all(|age| *age < bound),
+            };
+            running += usize::from(is_young);
+            let expected = if is_young { JobPhase::Running } else { JobPhase::Published };
+            prop_assert_eq!(phases.of(job.as_str()), Some(expected));
+        }
+        let counted = phases.counts().get(&JobPhase::Running).copied().unwrap_or_default();
+        prop_assert_eq!(counted, running);
+    }
 }

@@ -83,15 +83,17 @@ impl History {
         self.recorder.note(unix_ms(), cause.to_owned());
     }
 
-    /// Returns the numbers of jobs by phase. Jobs in `failing` fail, and `unnamed` others.
+    /// Returns the numbers of jobs by phase. Jobs of `unheard` sessions are not known to run. Jobs in
+    /// `failing` fail, and `unnamed` others.
     pub(super) fn phases(
         &self,
         decision: &Decision,
+        unheard: &BTreeSet<SessionId>,
         failing: &BTreeSet<JobName>,
         unnamed: usize,
     ) -> BTreeMap<JobPhase, usize> {
         let unacknowledged = &self.unacknowledged;
-        Phases { decision, unacknowledged, failing }.counts_with(unnamed)
+        Phases { decision, unacknowledged, unheard, failing }.counts_with(unnamed)
     }
 
     /// Returns the moves that go on, each with the reason for which it began. A later plan has another

@@ -17,7 +17,7 @@ use swarm_adapters_host::clock;
 use swarm_adapters_host::failing;
 use swarm_adapters_host::leases::{LeaseFollower, Leases};
 use swarm_adapters_host::worker_view;
-use swarm_core::handover::{LeaseTerms, SessionId};
+use swarm_core::handover::{LeaseTerms, ONE_CLOCK_MARGIN, SessionId};
 use swarm_core::overseer::{
     Answer, Began, Containers, Effect, Fact, LeaseFacts, Overseer, PodFacts, PoolFacts, Protocol,
     ViewMark, WorkerFacts,
@@ -176,7 +176,20 @@ impl Sessions {
 
     /// Returns the time without renewal after which a worker is reported as silent.
     fn silent_after(&self) -> Duration {
-        self.overseer.terms().renew * 3
+        self.overseer.terms().silent_after(ONE_CLOCK_MARGIN)
+    }
+
+    /// Returns the sessions of the `silent` workers, and the sessions that have ended or were revoked.
+    /// Their jobs are not known to run.
+    pub(super) fn unheard(
+        &self,
+        ledger: &Ledger,
+        silent: &BTreeMap<Slot, Instant>,
+    ) -> BTreeSet<SessionId> {
+        let record = |slot| ledger.slots.get(slot).map(|record| record.session.clone());
+        let mut unheard = self.overseer.unheard(clock::now(), ONE_CLOCK_MARGIN);
+        unheard.extend(silent.keys().filter_map(record));
+        unheard
     }
 
     /// Returns the observation for a turn from `ledger`. `wanted` are the slots to fill.

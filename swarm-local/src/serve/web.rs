@@ -12,6 +12,7 @@ use swarm_terminal::hands::Hands;
 use swarm_view::action::Action;
 use swarm_view::jobs::JobEntry;
 use swarm_view::printable::{Form, printable};
+use swarm_view::workers::WorkerRow;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +35,7 @@ pub(crate) const EVENTS: &str = "/api/v1/events";
 pub(crate) const RUNNERS: &str = "/api/v1/runners";
 
 /// All states of workers, so that a state without workers has a count of zero.
-const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
+const WORKER_STATES: [&str; 5] = ["ready", "starting", "leaving", "away", "silent"];
 
 /// Approximate size of the pieces of a long document, in bytes.
 const PIECE: usize = 64 << 10;
@@ -184,9 +185,11 @@ async fn measure(
         };
         let held_back = snapshot.status.held_back().filter_map(|(row, _)| row.previous).sum();
         metrics.observe_health(snapshot.status.jobs.failing, held_back, invalid.is_some());
-        let count = |state| snapshot.status.workers.iter().filter(|it| it.state == state).count();
+        let states = snapshot.status.workers.iter().map(WorkerRow::shown_state);
+        let count = |state| states.clone().filter(|it| *it == state).count();
         metrics.observe_workers(WORKER_STATES.map(|state| (state, count(state))));
-        metrics.observe_settled(snapshot.status.settled);
+        let is_heard = snapshot.status.workers.iter().all(|it| it.silent_since_unix_s.is_none());
+        metrics.observe_settled(snapshot.status.settled && is_heard);
         ready.send_replace(readiness);
     }
     // Requests are answered until the workers have ended.

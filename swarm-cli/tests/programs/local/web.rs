@@ -169,8 +169,27 @@ fn a_frozen_worker_is_reported_as_silent_before_it_is_replaced() {
     let is_silent = |swarm: &Value| swarm["workers"][1]["silentSinceUnixS"].is_u64();
     let swarm = json(&address, "/api/v1/swarm", is_silent);
     assert!(swarm["workers"][0]["silentSinceUnixS"].is_null(), "{swarm}");
+    assert_eq!((&swarm["jobs"]["running"], &swarm["jobs"]["published"]), (&18.into(), &9.into()));
+    let measured = |lines: [&str; 4]| {
+        until("the metrics follow", || {
+            let metrics = get(&address, "/metrics")?;
+            lines.iter().all(|line| metrics.contains(line)).then_some(())
+        });
+    };
+    measured([
+        "swarm_pool_jobs{state=\"running\"} 18\n",
+        "swarm_pool_workers{state=\"silent\"} 1\n",
+        "swarm_pool_workers{state=\"ready\"} 2\n",
+        "swarm_settled 0\n",
+    ]);
     signal(frozen, Signal::CONT);
     json(&address, "/api/v1/swarm", |swarm| !is_silent(swarm));
+    measured([
+        "swarm_pool_jobs{state=\"running\"} 27\n",
+        "swarm_pool_workers{state=\"silent\"} 0\n",
+        "swarm_pool_workers{state=\"ready\"} 3\n",
+        "swarm_settled 1\n",
+    ]);
 }
 
 #[test]

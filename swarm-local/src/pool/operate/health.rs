@@ -10,6 +10,7 @@ use swarm_core::{Decision, Failing, JobPhase, Replication, Slot};
 
 use super::stores::Stores;
 use crate::pool::history::History;
+use crate::pool::sessions::Sessions;
 use crate::pool::snapshot::Snapshot;
 use crate::processes::reports::Reports;
 use crate::processes::{Phase, Workers};
@@ -56,17 +57,20 @@ impl Health {
         snapshot.mark_versions(&self.versions);
     }
 
-    /// Returns the numbers of jobs by phase. A report names only the worst failing jobs.
+    /// Returns the numbers of jobs by phase. A report names only the worst failing jobs. No job of a
+    /// silent worker counts as running.
     pub(super) fn phases(
         &self,
         history: &History,
+        sessions: &Sessions,
         decision: &Decision,
         replication: Replication,
     ) -> Vec<(&'static str, usize)> {
         let reports = || self.failing().map(|(_, it)| it);
         let failing = reports().flat_map(|it| &it.worst).map(|it| it.job.clone()).collect();
         let unnamed = Failing::unnamed(reports(), replication);
-        let counts = history.phases(decision, &failing, unnamed);
+        let unheard = sessions.unheard(&decision.ledger, &self.silent);
+        let counts = history.phases(decision, &unheard, &failing, unnamed);
         let count = |phase: &JobPhase| counts.get(phase).copied().unwrap_or_default();
         JobPhase::ALL.iter().map(|phase| (phase.as_str(), count(phase))).collect()
     }

@@ -41,7 +41,7 @@ impl Operation {
             outlets.metrics.stood_still(standstill);
         }
         said.moved(&recorded.moves, outlets);
-        let phases = health.phases(history, decision, wanted.desired.replication);
+        let phases = health.phases(history, sessions, decision, wanted.desired.replication);
         let mut snapshot = Snapshot::of(&wanted.name, decision, workers, &progress, is_settled);
         snapshot.status.jobs.confirm(&phases);
         (snapshot.status.guarantee, snapshot.bounds) = guarantee(sessions.terms(), &wanted.desired);

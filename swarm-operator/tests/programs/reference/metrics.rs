@@ -58,7 +58,8 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     let unassigned = Unassigned::ALL.iter().map(|it| it.as_str());
     pool.planned(reasons.chain(unassigned.clone()), unassigned.map(|reason| (reason, 1)));
     pool.observe_jobs(JobPhase::ALL.iter().map(|it| (it.as_str(), 1)));
-    pool.observe_workers(["ready", "starting", "leaving", "away"].map(|it| (it, 1)));
+    let states = ["ready", "starting", "leaving", "away", "silent"];
+    pool.observe_workers(states.map(|it| (it, 1)));
 
     let mut worker = Registry::default();
     register_build(&mut worker, &build);

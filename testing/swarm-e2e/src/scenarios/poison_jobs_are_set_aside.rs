@@ -70,10 +70,11 @@ async fn spared(context: &Context) -> Result<()> {
     for slot in 0..5 {
         frozen.push(context.cluster.freeze_pod(&pool.pod(slot).await?).await?);
     }
-    until("the brake to be reported", || async {
+    until("the brake to be reported, and no job to count as running", || async {
         let swarm = context.api::<Swarm>().get("spared").await?;
         let held = ready_reason(swarm.status.as_ref()) == Some("RevocationHeld");
-        Ok(held.then_some(()))
+        let running = swarm.status.map_or(0, |status| status.running);
+        Ok((held && running == 0).then_some(()))
     })
     .await?;
     context.laps.lap("five of five are silent, and the rest of them are spared");
