@@ -44,7 +44,7 @@ use swarm_core::{
 };
 
 use crate::pool::rollout::RolloutReport;
-use crate::pool::workload::Workload;
+use crate::pool::workload::{Kind, Workload};
 
 /// A reason with its sentence for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ impl Verdict {
             Reason::Shared(Shared::PoolIncomplete),
             Reason::Shared(Shared::NoWorkers),
             Reason::Shared(Shared::JobsUnassigned),
+            Reason::PinnedOutside,
             Reason::Shared(Shared::WorkersNotReady),
             Reason::Shared(Shared::Scaling),
         ];
@@ -84,6 +85,7 @@ impl Verdict {
         let waits_for_stops = [
             Reason::Shared(Shared::JobsWaiting),
             Reason::Shared(Shared::JobsUnassigned),
+            Reason::PinnedOutside,
             Reason::Shared(Shared::NoWorkers),
             Reason::ScaledToZero,
             Reason::Shared(Shared::WorkersNotReady),
@@ -117,10 +119,23 @@ impl Verdict {
             .or_else(|| sessions.excluded().filter(|_| is_incomplete))
             .or_else(|| common.start().map(Self::from))
             .or_else(|| sessions.verdict())
-            .or_else(|| common.unsettled().map(Self::from))
+            .or_else(|| Self::unsettled(facts, &common))
             .or_else(|| sessions.all_failing(desired, progress))
             .or_else(|| refreshed.verdict())
             .unwrap_or_else(|| common.settled().into())
+    }
+
+    /// The verdict on a turn after which jobs have no worker, or the pool changes. A job that is
+    /// pinned to a worker that cannot exist waits for an edit.
+    fn unsettled(facts: &TurnSummary<'_>, common: &Summary<'_>) -> Option<Self> {
+        let verdict = Self::from(common.unsettled()?);
+        let is_unassigned = verdict.reason == Reason::Shared(Shared::JobsUnassigned);
+        // Pods with given labels may become more at any time.
+        let is_sized = facts.pool.kind != Kind::Pods;
+        if is_unassigned && is_sized && common.pinned_outside().is_some() {
+            return Some(Self { reason: Reason::PinnedOutside, ..verdict });
+        }
+        Some(verdict)
     }
 }
 

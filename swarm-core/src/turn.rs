@@ -47,7 +47,7 @@ pub use input::{Desired, Observed, Replication, WorkerSeen};
 pub use overdue::Overdue;
 pub use pace::PLAIN_HANDOVER;
 pub use progress::{JobCounts, Progress};
-pub(crate) use scale::is_beyond;
+pub(crate) use scale::{is_beyond, largest_slot};
 pub use shares::{Reservations, ShareClass};
 #[cfg(feature = "ports")]
 pub use stores::{Turn, turn};

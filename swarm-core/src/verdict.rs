@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::handover::Cell;
+use crate::turn::largest_slot;
 use crate::{
     Decision, Desired, FailingState, JobCounts, JobName, Observed, Progress, Unassigned, Waiting,
 };
@@ -270,12 +271,31 @@ impl Summary<'_> {
         examples.iter().map(|example| format!("{} ({example})", example.why.as_str())).collect()
     }
 
-    /// Returns the first of the jobs without a worker for each reason, except that they are suspended.
+    /// Returns the first of the jobs that are pinned to a slot which no worker can get: the pool has
+    /// fewer workers, also at the maximum of [`Desired::autoscale`]. Only an edit gives such a job a
+    /// worker. O(workers + jobs without a worker · log jobs).
+    #[must_use]
+    pub fn pinned_outside(&self) -> Option<&JobName> {
+        let Self { decision, desired, observed, .. } = *self;
+        let mut pinned =
+            decision.plan.unassigned.iter().filter(|(_, why)| **why == Unassigned::Pin);
+        let mut largest = None;
+        let is_outside = |(job, _): &(&JobName, &Unassigned)| {
+            let largest = *largest.get_or_insert_with(|| largest_slot(desired, observed));
+            let pin = desired.jobs.get(*job).and_then(|job| job.pin);
+            pin.is_some_and(|pin| pin.0 < observed.first_slot || largest < Some(pin))
+        };
+        pinned.find(is_outside).map(|(job, _)| job)
+    }
+
+    /// Returns an example of the jobs without a worker for each reason, except that they are suspended.
+    /// It is a job that [no worker can get](Self::pinned_outside), or else the first one.
     /// O(jobs · log jobs), if there is one.
     #[must_use]
     pub fn examples_without_worker(&self) -> Vec<WithoutWorker> {
         let Self { decision, desired, observed, .. } = *self;
         let mut first = BTreeMap::new();
+        first.extend(self.pinned_outside().map(|job| (Unassigned::Pin, job)));
         for (job, why) in &decision.plan.unassigned {
             if *why != Unassigned::Suspended {
                 first.entry(*why).or_insert(job);

@@ -14,6 +14,8 @@ pub enum Reason {
     RolloutStalled,
     /// The pool is scaled to no workers, and there are jobs.
     ScaledToZero,
+    /// A job is pinned to a worker that cannot exist.
+    PinnedOutside,
     /// Workers need a replacement, but a budget or a rule forbids it.
     RefreshBlocked,
     /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
@@ -71,6 +73,7 @@ impl Reason {
         match self {
             Self::Shared(reason) => reason.as_str(),
             Self::ScaledToZero => Shared::NoWorkers.as_str(),
+            Self::PinnedOutside => Shared::JobsUnassigned.as_str(),
             Self::RollingOut => "RollingOut",
             Self::RolloutStalled => "RolloutStalled",
             Self::RefreshBlocked => "RefreshBlocked",
@@ -115,6 +118,7 @@ impl Reason {
             Self::LeaseTooLong
             | Self::RolloutStalled
             | Self::ScaledToZero
+            | Self::PinnedOutside
             | Self::WorkersSuspect
             | Self::PoolNotFound
             | Self::PoolAmbiguous

@@ -99,6 +99,7 @@ fn every_reason_is_judged_by_kstatus_as_it_is_meant() {
         Reason::RefreshBlocked,
         Reason::RolloutStalled,
         Reason::ScaledToZero,
+        Reason::PinnedOutside,
         Reason::PoolNotFound,
         Reason::InvalidSpec,
         Reason::Refused("WriteRefused"),
@@ -213,6 +214,46 @@ fn jobs_without_a_worker_report_how_many_workers_would_be_enough() {
     let reason = "3 of 5 jobs have no worker: capacity (`";
     let evidence = "`: each of 2 workers has its maximum of 1 job)";
     assert!(message.starts_with(reason) && message.ends_with(evidence), "{message}");
+}
+
+#[test]
+fn a_job_that_is_pinned_to_a_worker_that_cannot_exist_waits_for_an_edit() {
+    let pinned = |pins: &[(&str, u32)]| {
+        let mut desired = Desired::new(jobs(["a", "b", "c"]).unwrap());
+        for (name, pin) in pins {
+            desired.jobs.get_mut(*name).unwrap().pin = Some(Slot(*pin));
+        }
+        desired
+    };
+    let ready = observed(&[Presence::Ready; 2]);
+    let judged = |desired: &Desired, observed: &Observed| {
+        let (status, reported) = status(desired, observed);
+        (reported[1].clone(), status.conditions[1].message.clone())
+    };
+    let stalled = "Stalled=True JobsUnassigned".to_owned();
+    let reconciling = "Reconciling=True JobsUnassigned".to_owned();
+    let sentence =
+        "1 of 3 jobs has no worker: pin (`c`: pinned to slot 5; the pool has slots 0, 1)";
+    assert_eq!(judged(&pinned(&[("c", 5)]), &ready), (stalled.clone(), sentence.to_owned()));
+
+    // The worker of slot 1 comes back by itself. The job that waits for an edit is named.
+    let away = observed(&[Presence::Ready, Presence::Away(Duration::from_hours(1))]);
+    let (reported, _) = judged(&pinned(&[("b", 1)]), &away);
+    assert_eq!(reported, reconciling);
+    let (reported, message) = judged(&pinned(&[("b", 1), ("c", 5)]), &away);
+    assert!(reported == stalled && message.contains("`c`: pinned to slot 5"), "{message}");
+
+    let (per_worker, cooldown) = (PerWorker::Jobs(5), Duration::from_mins(5));
+    let growing = |max| {
+        let mut desired = pinned(&[("c", 5)]);
+        desired.autoscale = Some(Autoscale { min: 1, max, per_worker, cooldown });
+        desired.replicas = Some(2);
+        judged(&desired, &ready)
+    };
+    assert_eq!(growing(6).0, reconciling);
+    let (reported, message) = growing(5);
+    let allowed = "the pool has slots 0, 1; `autoscale.max` allows slots up to 4)";
+    assert!(reported == stalled && message.ends_with(allowed), "{message}");
 }
 
 #[test]

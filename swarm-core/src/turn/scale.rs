@@ -13,6 +13,18 @@ pub(crate) fn is_beyond(slot: Slot, desired: &Desired, observed: &Observed) -> b
     desired.replicas.is_some_and(|count| end(count) <= slot.0)
 }
 
+/// Returns the largest slot that a worker of the pool can get without another spec or workload: by
+/// the number of workers, the maximum of [`Desired::autoscale`], and the workers that exist. `None`
+/// without any worker. O(workers).
+pub(crate) fn largest_slot(desired: &Desired, observed: &Observed) -> Option<Slot> {
+    let now = || u32::try_from(observed.workers_desired).unwrap_or(u32::MAX);
+    let count = desired.replicas.unwrap_or_else(now);
+    let most = desired.autoscale.map_or(count, |terms| terms.bounded(u32::MAX).max(count));
+    let last = most.checked_sub(1).map(|last| Slot(observed.first_slot.saturating_add(last)));
+    let mut existing = observed.workers.keys().rev();
+    last.max(existing.find(|slot| !is_beyond(**slot, desired, observed)).copied())
+}
+
 /// Returns the workers that must be emptied. They stay in the view without jobs as long as they
 /// exist, so that each of them stops its jobs.
 pub(super) fn emptied<'a>(
@@ -69,6 +81,31 @@ mod tests {
             replicas([&ledger, &ledger], &desired, &observed, None)
         };
         assert_eq!([1, 2, 3].map(now), [(Some(2), None), (None, None), (Some(2), None)]);
+    }
+
+    #[test]
+    fn the_largest_slot_follows_from_the_number_the_maximum_and_the_workers_that_stay() {
+        use crate::{Autoscale, PerWorker, Presence, WorkerSeen};
+        let worker = |n| (Slot(n), WorkerSeen::new(format!("w-{n}"), Presence::Ready, None));
+        let observed = |slots: &[u32], workers_desired, first_slot| Observed {
+            workers_desired,
+            first_slot,
+            ..Observed::new(slots.iter().map(|slot| worker(*slot)), 1, [])
+        };
+        let largest = |replicas, max, observed: Observed| {
+            let (per_worker, cooldown) = (PerWorker::Jobs(1), Duration::ZERO);
+            let terms = |max| Autoscale { min: 1, max, per_worker, cooldown };
+            let desired =
+                Desired { replicas, autoscale: Option::map(max, terms), ..Desired::default() };
+            largest_slot(&desired, &observed).map(|slot| slot.0)
+        };
+        assert_eq!(largest(None, None, observed(&[], 0, 0)), None);
+        assert_eq!(largest(None, None, observed(&[0], 2, 0)), Some(1));
+        assert_eq!(largest(None, None, observed(&[0, 7], 2, 0)), Some(7), "it exists");
+        assert_eq!(largest(Some(2), None, observed(&[0, 7], 2, 0)), Some(1), "it goes");
+        assert_eq!(largest(Some(2), None, observed(&[], 9, 5)), Some(6));
+        assert_eq!(largest(Some(2), Some(4), observed(&[], 2, 0)), Some(3));
+        assert_eq!(largest(Some(2), Some(0), observed(&[], 2, 0)), Some(1), "it has two now");
     }
 
     #[test]

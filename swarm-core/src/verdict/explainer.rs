@@ -11,7 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-use crate::turn::{is_beyond, pool, unreleased};
+use crate::turn::{is_beyond, largest_slot, pool, unreleased};
 use crate::{
     Decision, Desired, Job, JobName, Jobs, Observed, Plan, Pool, Slot, Unassigned, Waiting,
     WorkerSeen,
@@ -53,6 +53,8 @@ pub struct Explainer {
     incomplete: Option<(usize, usize)>,
     /// Names a worker that keeps the room of a job for longer than it may; empty if there is none.
     unreleased: String,
+    /// The largest slot that `autoscale` can add, as the end of a sentence; empty if it adds none.
+    growth: String,
     /// Whether the whole Swarm is suspended.
     is_suspended: bool,
 }
@@ -83,7 +85,13 @@ impl Explainer {
             _ => None,
         };
         let unreleased = explainer.unreleased(decision, desired, observed);
-        Self { incomplete, unreleased, is_suspended: desired.suspend, ..explainer }
+        let largest = largest_slot(desired, observed).filter(|_| desired.autoscale.is_some());
+        let last = explainer.workers.last_key_value().map(|(slot, _)| *slot);
+        let growth = largest.filter(|largest| last < Some(*largest));
+        let growth = growth.map_or_else(String::new, |largest| {
+            format!("; `autoscale.max` allows slots up to {largest}")
+        });
+        Self { incomplete, unreleased, growth, is_suspended: desired.suspend, ..explainer }
     }
 
     fn of(mut workers: BTreeMap<Slot, WorkerFacts>, jobs: &Jobs, plan: &Plan) -> Self {
@@ -147,7 +155,8 @@ impl Explainer {
     fn pin(&self, job: &Job) -> String {
         let slot = job.pin.unwrap_or(Slot::NOBODY);
         let Some(worker) = self.workers.get(&slot) else {
-            return format!("pinned to slot {slot}; the pool has {}", self.overview.slots);
+            let Self { overview, growth, .. } = self;
+            return format!("pinned to slot {slot}; the pool has {}{growth}", overview.slots);
         };
         let absence = worker.absence.unwrap_or("not ready");
         format!("pinned to slot {slot}; its worker {} is {absence}", worker.shown(slot))

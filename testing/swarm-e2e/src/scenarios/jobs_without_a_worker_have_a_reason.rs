@@ -31,7 +31,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     all.push(json!({"name": "gate", "pin": 5}));
     pool.spec = json!({"jobs": all, "worker": {"maxJobs": 1}});
     pool.apply().await?;
-    pool.explains(example).await?;
+    pool.explains(example, Waits::ForAnEdit).await?;
     context.laps.lap(format!("the status has the sentence of {PAGE}"));
 
     let two = ["door", "street"];
@@ -51,25 +51,40 @@ pub(super) async fn run(context: Context) -> Result<()> {
          {worker}, and waits for room: {job} (priority 0)"
     );
     ensure!(note == expected, "{note}");
-    pool.explains(&format!(
+    let sentence = format!(
         "1 of 3 jobs has no worker: capacity (`{job}`: each of 2 workers has its maximum of 1 job; \
          1 job of a higher priority comes first, such as `alarm` (priority 5))"
-    ))
-    .await?;
+    );
+    pool.explains(&sentence, Waits::ForRoom).await?;
     context.laps.lap("a displaced job is named by an Event, and explained by the status");
     Ok(())
 }
 
+/// The event that gives a worker to a job without one.
+#[derive(Clone, Copy)]
+enum Waits {
+    /// Its pin is a slot that the pool cannot have.
+    ForAnEdit,
+    ForRoom,
+}
+
 impl SessionPool {
-    /// Waits until `Ready` is false with this sentence.
-    async fn explains(&self, sentence: &str) -> Result<()> {
+    /// Waits until `Ready` is false with this sentence. Another condition says whether waiting helps.
+    async fn explains(&self, sentence: &str, waits: Waits) -> Result<()> {
+        let [expected, other] = match waits {
+            Waits::ForAnEdit => ["Stalled", "Reconciling"],
+            Waits::ForRoom => ["Reconciling", "Stalled"],
+        };
         until(sentence, || async {
             let status = self.context.api::<Swarm>().get(&self.name).await?.status;
             let conditions = status.context("no status")?.conditions;
-            let ready = conditions.into_iter().find(|it| it.type_ == "Ready");
-            let ready = ready.context("not judged")?;
-            let found = (&*ready.status, &*ready.reason, &*ready.message);
-            ensure!(found == ("False", "JobsUnassigned", sentence), "{found:?}");
+            let of = |kind: &str| conditions.iter().find(|it| it.type_ == kind);
+            for (kind, status) in [("Ready", "False"), (expected, "True")] {
+                let it = of(kind).with_context(|| format!("no condition {kind}"))?;
+                let found = (&*it.status, &*it.reason, &*it.message);
+                ensure!(found == (status, "JobsUnassigned", sentence), "{kind}: {found:?}");
+            }
+            ensure!(of(other).is_none(), "it is {other}");
             Ok(Some(()))
         })
         .await
