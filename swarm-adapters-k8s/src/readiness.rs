@@ -49,7 +49,7 @@ impl Readiness {
             // The operator may lack the rights for a pool that is released.
             if swarm.spec.pool.managed.is_some() && swarm.metadata.deletion_timestamp.is_none() {
                 self.made.ask();
-                self.made.wait_until_filled().await;
+                self.made.wait_until_answered().await;
             }
         };
         let sources = async {

@@ -142,7 +142,8 @@ impl Operator {
             return self.go_with_namespace(swarm).await;
         }
         if !services.readiness.is_filled_for(swarm).await {
-            return self.not_filled(swarm).await;
+            tracing::info!(swarm = named(swarm).1, "the caches for its pool are not filled yet");
+            return Ok(Action::requeue(LISTED_IN));
         }
         let is_deleted = swarm.metadata.deletion_timestamp.is_some();
         if is_deleted && !has_finalizer(swarm) {
@@ -202,16 +203,6 @@ impl Operator {
         }
         self.forget(swarm);
         Ok(Action::await_change())
-    }
-
-    /// Handles a Swarm whose caches are not filled yet, or never can be.
-    async fn not_filled(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        let is_made = swarm.spec.pool.managed.is_some() && !self.services.managed.made.is_filled();
-        if is_made && let Some(verdict) = self.services.managed.forbidden(named(swarm).0).await {
-            return self.report_refusal(swarm, verdict).await;
-        }
-        tracing::info!(swarm = named(swarm).1, "the caches for its pool are not filled yet");
-        Ok(Action::requeue(LISTED_IN))
     }
 
     /// Discards the memory about a Swarm whose turn panicked, and reports the panic. The next turn

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use contest::Repairs;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
@@ -223,7 +222,8 @@ fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> 
 }
 
 impl ManagedPools {
-    /// Reconciles the managed pool of the Swarm. Writes nothing if no object differs.
+    /// Reconciles the managed pool of the Swarm. Writes nothing if no object differs, or if the
+    /// operator may not see the objects.
     pub(crate) async fn keep(
         &self,
         turn: &Turn<'_>,
@@ -232,6 +232,12 @@ impl ManagedPools {
     ) -> Result<Kept, StoreError> {
         let swarm = turn.swarm;
         let mut kept = Kept::default();
+        let forbidden = self.made.forbidden().filter(|_| swarm.spec.pool.managed.is_some());
+        if let Some(verdict) = forbidden {
+            // The last seen states are old, so nothing follows from them.
+            kept.complain(verdict);
+            return Ok(kept);
+        }
         let WantedPool { objects: mut wanted, refused } = wanted::wanted(swarm, &self.worker_image);
         if let Some(account) = self.account(turn, making) {
             for wanted in &mut wanted {
@@ -497,20 +503,6 @@ impl ManagedPools {
             Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
         let what = format!("{kind} `{name}`");
         bounded(what, api.patch(name, &params, &Patch::Apply(&object))).await
-    }
-
-    /// The verdict on a managed pool if the operator has no rights for such pools, and so cannot
-    /// see it.
-    pub(crate) async fn forbidden(&self, namespace: &str) -> Option<Verdict> {
-        let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
-        let one = ListParams::default().limit(1);
-        let asked = bounded("the rights for managed pools".into(), api.list_metadata(&one)).await;
-        let Err(StoreError::Refused { .. }) = asked else { return None };
-        let message = "the operator has no rights for managed pools: apply \
-                       deploy/components/managed-pools with it, as deploy/overlays/managed does, or \
-                       name a statefulSet or a deployment in spec.pool of another Swarm"
-            .to_owned();
-        Some(Verdict { reason: Reason::ManagedForbidden, message })
     }
 }
 

@@ -5,7 +5,8 @@
 //! as that entry is as it was after the last apply.
 //!
 //! The watches begin when the first Swarm asks for a managed pool. An operator without managed
-//! pools does not need the rights for them.
+//! pools does not need the rights for them. If the rights are missing, or are taken away, the API
+//! server refuses the watches. Then the state is old, and each pool has a [complaint](MadeObjects::forbidden).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -31,6 +32,7 @@ use super::rolls::Rolls;
 use super::wanted::{MANAGER, MadeOf, ObjectKind};
 use crate::annotations::MADE_ANNOTATION;
 use crate::scope::Scope;
+use crate::status::{Reason, Verdict};
 use crate::version;
 use crate::watch::followed::Followed;
 use crate::watch::on_demand::OnDemand;
@@ -168,6 +170,8 @@ struct State {
     /// The complete state of one kind while it is being listed.
     fresh: BTreeMap<Place, (String, Seen)>,
     listed: BTreeSet<ObjectKind>,
+    /// The kinds whose watches the API server refuses, since the operator lacks the right.
+    denied: BTreeSet<ObjectKind>,
     of_swarm: BTreeMap<Owner, BTreeSet<(ObjectKind, String)>>,
     rolls: Rolls,
 }
@@ -178,14 +182,34 @@ impl MadeObjects {
         self.asked.ask();
     }
 
-    /// Whether all kinds were listed.
+    /// Whether all kinds were listed, and none is refused.
     pub(crate) fn is_filled(&self) -> bool {
-        self.followed.is_filled()
+        self.followed.is_filled() && self.followed.state().denied.is_empty()
     }
 
-    /// Waits until all kinds were listed.
-    pub(crate) async fn wait_until_filled(&self) {
+    /// Waits until each kind was listed or refused.
+    pub(crate) async fn wait_until_answered(&self) {
         self.followed.wait_until_filled().await;
+    }
+
+    /// The verdict on a managed pool while the operator may not see its objects, and so cannot keep
+    /// it. A refusal ends with the next complete list.
+    pub(crate) fn forbidden(&self) -> Option<Verdict> {
+        let denied: Vec<_> =
+            self.followed.state().denied.iter().map(|kind| kind.resource().plural).collect();
+        let (last, others) = denied.split_last()?;
+        let denied = match others {
+            [] => last.clone(),
+            others => format!("{} and {last}", others.join(", ")),
+        };
+        let message = format!(
+            "the operator has no rights for managed pools: it may not list and watch {denied}, so it \
+             does not keep this pool in shape; jobs go on. Set managedPools.enabled=true in the Helm \
+             chart, or apply deploy/components/managed-pools with the operator, as \
+             deploy/overlays/managed does, or name a statefulSet or a deployment in spec.pool of \
+             another Swarm"
+        );
+        Some(Verdict { reason: Reason::ManagedForbidden, message })
     }
 
     /// The state of an object that was created for the Swarm of this name.
@@ -278,7 +302,7 @@ impl MadeObjects {
                 Ok(event) => noted.note(kind, event),
                 Err(error) => {
                     tracing::warn!(%error, %kind, "a watch failed and is tried again");
-                    Vec::new()
+                    noted.failed(kind, &error)
                 }
             })
         });
@@ -315,7 +339,10 @@ impl MadeObjects {
                     changed.extend(state.seen(place, swarm, seen));
                 }
                 state.listed.insert(kind);
-                if state.listed.len() == ObjectKind::ALL.len() {
+                if state.denied.remove(&kind) {
+                    changed.extend(state.all_swarms());
+                }
+                if state.has_answers() {
                     self.followed.fill();
                 }
                 changed
@@ -327,6 +354,28 @@ impl MadeObjects {
             }
             Event::Delete(object) => state.gone(&place(kind, &object)).into_iter().collect(),
         }
+    }
+
+    /// Records a failure of the watch of this kind. Returns the Swarms to reconcile if the operator
+    /// lacks the right for it, and had it before.
+    fn failed(&self, kind: ObjectKind, error: &watcher::Error) -> Vec<ObjectRef<Swarm>> {
+        let is_denied = match error {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => {
+                matches!(error, kube::Error::Api(status) if status.is_forbidden())
+            }
+            watcher::Error::WatchError(status) => status.is_forbidden(),
+            watcher::Error::NoResourceVersion => false,
+        };
+        let mut state = self.followed.state();
+        if !is_denied || !state.denied.insert(kind) {
+            return Vec::new();
+        }
+        if state.has_answers() {
+            self.followed.fill();
+        }
+        state.all_swarms()
     }
 }
 
@@ -340,6 +389,17 @@ fn swarm_of(object: &impl ResourceExt) -> String {
 }
 
 impl State {
+    /// Whether the API server has answered about each kind: with a list, or with a refusal.
+    fn has_answers(&self) -> bool {
+        ObjectKind::ALL.iter().all(|kind| self.listed.contains(kind) || self.denied.contains(kind))
+    }
+
+    /// The Swarms for which objects were seen.
+    fn all_swarms(&self) -> Vec<ObjectRef<Swarm>> {
+        let owners = self.of_swarm.keys();
+        owners.map(|(namespace, swarm)| ObjectRef::new(swarm).within(namespace)).collect()
+    }
+
     fn before(&self, place: &Place) -> Option<&Seen> {
         self.there.get(place).map(|(_, seen)| seen)
     }
@@ -396,5 +456,87 @@ impl State {
             }
         }
         Some(swarm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::managed::keep::Making;
+    use crate::pool::scaling::Scaling;
+    use crate::testing::{World, failure, swarm};
+    use crate::turn::Turn;
+
+    fn refused(code: u16, reason: &str) -> watcher::Error {
+        let (_, status) = failure(code, reason, "no");
+        let status = serde_json::from_value(status).unwrap();
+        watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+    }
+
+    fn names(meant: &[ObjectRef<Swarm>]) -> Vec<&str> {
+        meant.iter().map(|swarm| swarm.name.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_pool_whose_objects_may_not_be_seen_any_more_says_which_right_is_missing() {
+        let spec = json!({"pool": {"managed": {}}, "jobs": []});
+        let world = World { swarms: vec![swarm("s", &spec)], ..World::default() };
+        let scene = world.with(|_| (200, json!({})));
+        let (turn, managed) = (scene.swarm("s"), &scene.services.managed);
+        let made = &managed.made;
+        let kept = async || {
+            let (mut making, mut scaling) = (Making::default(), Scaling::default());
+            managed.keep(&Turn::of(&turn), &mut making, &mut scaling).await.unwrap().complaint
+        };
+        let account: PartialObjectMeta<ServiceAccount> = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "s", "namespace": "n", "uid": "u", "labels": {SWARM_LABEL: "s"}},
+        }))
+        .unwrap();
+        let seen = made.note(ObjectKind::ServiceAccount, Event::Apply(account.clone()));
+        assert_eq!(names(&seen), ["s"]);
+
+        let away = made.failed(ObjectKind::Service, &refused(500, "InternalError"));
+        assert!(away.is_empty() && made.forbidden().is_none(), "it is tried again");
+        let denied = |kind| names(&made.failed(kind, &refused(403, "Forbidden"))).len();
+        assert_eq!(denied(ObjectKind::ServiceAccount), 1, "its Swarm gets a turn");
+        assert_eq!(denied(ObjectKind::ServiceAccount), 0, "the next attempt is no news");
+        assert_eq!(denied(ObjectKind::Budget), 1);
+        scene.asked();
+        let complaint = kept().await.unwrap();
+        assert_eq!(complaint.reason, Reason::ManagedForbidden);
+        let right =
+            "it may not list and watch serviceaccounts and poddisruptionbudgets, so it does";
+        for part in [right, "managedPools.enabled=true", "deploy/components/managed-pools"] {
+            assert!(complaint.message.contains(part), "{}", complaint.message);
+        }
+        assert!(scene.asked().is_empty(), "nothing follows from old states");
+
+        made.note::<PodDisruptionBudget>(ObjectKind::Budget, Event::InitDone);
+        assert!(made.forbidden().unwrap().message.contains("watch serviceaccounts, so it"));
+        made.note(ObjectKind::ServiceAccount, Event::Init::<PartialObjectMeta<ServiceAccount>>);
+        made.note(ObjectKind::ServiceAccount, Event::InitApply(account));
+        let done = Event::InitDone::<PartialObjectMeta<ServiceAccount>>;
+        assert_eq!(names(&made.note(ObjectKind::ServiceAccount, done)), ["s"]);
+        assert_eq!(made.forbidden(), None);
+    }
+
+    #[tokio::test]
+    async fn turns_begin_once_each_kind_was_listed_or_refused() {
+        let made = MadeObjects::default();
+        for kind in ObjectKind::ALL {
+            assert!(!made.followed.is_filled());
+            if kind == ObjectKind::Budget {
+                made.failed(kind, &refused(403, "Forbidden"));
+            } else {
+                made.note::<ConfigMap>(kind, Event::InitDone);
+            }
+        }
+        made.wait_until_answered().await;
+        assert!(!made.is_filled(), "objects of no Swarm stay while some cannot be seen");
+        made.note::<ConfigMap>(ObjectKind::Budget, Event::InitDone);
+        assert!(made.is_filled());
     }
 }

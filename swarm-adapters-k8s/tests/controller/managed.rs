@@ -245,6 +245,41 @@ async fn a_refused_request_about_the_pool_holds_up_no_job() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pool_whose_objects_may_not_be_seen_any_more_goes_on_and_says_so() {
+    const FORBIDDEN: &str = "False/ManagedForbidden";
+    let mut s = given("p", &["a"]).await;
+    for resource in ["serviceaccounts", "poddisruptionbudgets"] {
+        let fault = Fault::Refuse(403, "hands off".to_owned());
+        s.server.inject(Rule::on(Verb::List, resource).always(), fault);
+    }
+    // The watches that have begun go on until the next list.
+    s.pass(Duration::from_mins(10)).await;
+    let both = "watch serviceaccounts and poddisruptionbudgets, so it";
+    s.until("both are named", |s| message(s, "p").contains(both)).await;
+    assert_eq!(s.condition("p", "Ready"), FORBIDDEN);
+    s.swarm("p", plain(&["a", "b"]));
+    s.until("b is given", |s| has(s, "p", "b")).await;
+    assert_eq!(s.condition("p", "Ready"), FORBIDDEN);
+
+    // The next process never had the rights.
+    s.stop_operator().await;
+    s.swarm("p", plain(&["a", "b", "c"]));
+    s.swarm("q", plain(&["x"]));
+    s.start_operator().await;
+    s.until("c is given", |s| has(s, "p", "c")).await;
+    let is_said = |s: &Scenario| ["p", "q"].iter().all(|it| s.condition(it, "Ready") == FORBIDDEN);
+    s.until("both say so", is_said).await;
+    assert!(
+        s.server.get(SETS, NAMESPACE, "q").is_none(),
+        "a pool that was never made is not begun"
+    );
+
+    s.server.heal();
+    s.until("it is made", |s| s.server.get(SETS, NAMESPACE, "q").is_some()).await;
+    s.until("it is kept again", |s| s.condition("p", "Ready") != FORBIDDEN).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_swarms_that_want_one_name_the_second_reports_the_owner() {
     let mut s = Scenario::start().await;
     s.swarm("a", plain(&["x"]));

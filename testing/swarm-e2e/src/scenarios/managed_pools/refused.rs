@@ -201,23 +201,46 @@ async fn who_may_not_make_workloads_cannot_ask_for_them(context: &Context) -> Re
     context.kubectl(&["delete", "swarm", "asked"]).await.map(drop)
 }
 
-/// Removes the component with the rights for managed pools. The Swarm reports that, and goes on
-/// when the component is back. Every managed pool of the cluster waits meanwhile.
+/// Removes the component with the rights for managed pools. A new Swarm reports that, and goes on
+/// when the component is back. So does a Swarm whose pool exists, and it follows an edit of its jobs
+/// meanwhile.
 pub(in crate::scenarios) async fn without_rights(context: Context) -> Result<()> {
     context.operator().await?;
     let cluster = &context.cluster;
+    context.apply(&swarm("kept", &json!({}))).await?;
+    condition(&context, "kept", "Ready", ("True", "Settled")).await?;
     let binding = ["clusterrolebinding", "swarm-operator-managed-pools"];
     cluster.kubectl(&[&["delete"], &binding[..]].concat()).await?;
     operator::stop(cluster).await?;
     operator::go_on(cluster).await?;
     context.apply(&swarm("forbidden", &json!({}))).await?;
     let message = condition(&context, "forbidden", "Ready", ("False", "ManagedForbidden")).await;
+    let goes_on = goes_on(&context).await;
     operator::install(cluster).await?;
     let message = message?;
-    ensure!(message.contains("deploy/components/managed-pools"), "{message}");
-    until("the pool to be made", || async {
-        condition(&context, "forbidden", "Ready", ("True", "Settled")).await.map(Some)
+    goes_on?;
+    for part in ["managedPools.enabled=true", "deploy/components/managed-pools"] {
+        ensure!(message.contains(part), "{message}");
+    }
+    for name in ["forbidden", "kept"] {
+        until("the pool to be kept", || async {
+            condition(&context, name, "Ready", ("True", "Settled")).await.map(Some)
+        })
+        .await?;
+    }
+    context.kubectl(&["delete", "swarm", "forbidden", "kept"]).await.map(drop)
+}
+
+/// Adds a job to the Swarm whose pool exists, and waits until it runs.
+async fn goes_on(context: &Context) -> Result<()> {
+    condition(context, "kept", "Ready", ("False", "ManagedForbidden")).await?;
+    let jobs = r#"{"spec":{"jobs":[{"name":"a"},{"name":"b"},{"name":"c"}]}}"#;
+    context.kubectl(&["patch", "swarm", "kept", "--type=merge", "-p", jobs]).await?;
+    until("three jobs to run", || async {
+        let running = ["get", "swarm", "kept", "-o=jsonpath={.status.running}"];
+        let running = context.kubectl(&running).await?;
+        ensure!(running == "3", "it is: {running}");
+        Ok(Some(()))
     })
-    .await?;
-    context.kubectl(&["delete", "swarm", "forbidden"]).await.map(drop)
+    .await
 }
