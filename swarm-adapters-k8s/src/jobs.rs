@@ -14,6 +14,7 @@ pub(crate) mod sources;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::Client;
 use swarm_core::Jobs;
 use swarm_core::ports::{LedgerStore as _, StoreError};
@@ -63,8 +64,8 @@ impl JobSources {
         Self { client, caches, sharing, metrics, reading, cooldowns, memory_budget }
     }
 
-    /// Records the `jobs` that the Swarm lists, for an Event if most of them were removed. The first
-    /// call compares them with the jobs of the ledger.
+    /// Records the `jobs` that the Swarm lists, for an Event if many were removed. The first call
+    /// compares them with the jobs of the ledger.
     pub(crate) async fn note_listed(
         &self,
         turn: &Turn<'_>,
@@ -72,6 +73,9 @@ impl JobSources {
         ledgers: &KubeLedgerStore,
         jobs: &Jobs,
     ) -> Result<(), StoreError> {
+        if listed.is_first_look() {
+            listed.take_over(turn.swarm.status.as_ref(), Timestamp::now());
+        }
         if listed.is_first_look() && self.caches.has_ledger(turn.swarm, ledgers.name()) {
             match ledgers.load().await {
                 Ok(Some((ledger, _))) => listed.begin(&ledger, jobs),

@@ -170,6 +170,8 @@ pub struct TurnSummary<'a> {
     pub sessions: &'a SessionReport,
     /// Writes that the API server refused during the turn.
     pub refusals: &'a Refusals,
+    /// The announcement of an edit that removed many jobs, within the last hour.
+    pub removed: Option<&'a str>,
 }
 
 impl<'a> TurnSummary<'a> {
@@ -240,6 +242,8 @@ pub fn after_turn(
     extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
     extra.extend(misfits::part(pool));
     extra.extend(refusals.part());
+    let removed = facts.removed.map(str::to_owned);
+    extra.extend(removed.map(|message| Part::new(JOBS_REMOVED, true, JOBS_REMOVED, message)));
     judged(generation, before, status, verdict, extra)
 }
 
@@ -267,6 +271,7 @@ pub fn unless_only_taken_over(before: Option<&SwarmStatus>, status: SwarmStatus)
     }
 }
 
+const JOBS_REMOVED: &str = EventReason::JobsRemoved.as_str();
 const POOL_READY: &str = "PoolReady";
 const ALL_ASSIGNED: &str = "AllJobsAssigned";
 const CONVERGED: &str = "Converged";
@@ -386,6 +391,13 @@ pub fn misconfigured(status: &SwarmStatus) -> Option<&str> {
 #[must_use]
 pub fn unprotected_sessions(status: &SwarmStatus) -> Option<&str> {
     message_of(status, EventReason::SessionsUnprotected.as_str())
+}
+
+/// The message of the condition about an edit that removed many jobs, if it is present, and since
+/// when it is.
+pub(crate) fn jobs_removed(status: &SwarmStatus) -> Option<(&str, Timestamp)> {
+    let found = status.conditions.iter().find(|condition| condition.type_ == JOBS_REMOVED);
+    found.map(|it| (it.message.as_str(), it.last_transition_time.0))
 }
 
 fn message_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a str> {

@@ -226,7 +226,7 @@ pub struct SwarmStatus {
     /// Conditions. Always present: `Ready`, `PoolReady`, `AllJobsAssigned`, `Converged`, `Healthy`.
     /// Only while true: `Reconciling`, `Stalled`, `RollingOut`, `AutoscaleLimited`,
     /// `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`, `ReleaseUnanswered`,
-    /// `WorkersOutdated`, `PoolMisconfigured`, `SessionsUnprotected`.
+    /// `WorkersOutdated`, `PoolMisconfigured`, `SessionsUnprotected`, `JobsRemoved`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

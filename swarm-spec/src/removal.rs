@@ -1,13 +1,19 @@
 //! Edits that remove a large part of the jobs, so that a person should be notified.
 
-use std::fmt;
+use std::time::Duration;
 
 use swarm_core::{JobName, Jobs};
 
-/// The most jobs that an edit removes without a notification.
-const UNANNOUNCED_MAX: usize = 10;
+/// The number of removed jobs from which an edit is always large.
+const REMOVED_MAX: usize = 10;
 
-/// An edit that removes more than ten jobs, and more than half of them.
+/// The least number of removed jobs of a large edit.
+const REMOVED_MIN: usize = 2;
+
+/// The time for which a large removal is shown, so that a person sees it who was away.
+pub const SHOWN_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// An edit that removes ten jobs or more, or a fifth of the list and at least two jobs.
 ///
 /// ```
 /// use swarm_spec::removal::Removal;
@@ -15,9 +21,9 @@ const UNANNOUNCED_MAX: usize = 10;
 /// let all: Vec<_> = (0..20).map(|n| format!("camera-{n}")).collect();
 /// let before = swarm_core::jobs(all.iter().map(String::as_str))?;
 /// let after = swarm_core::jobs(["camera-3", "door-1"])?;
-/// let removal = Removal::between(before.keys(), &after).unwrap();
-/// assert_eq!(removal.to_string(), "19 of 20 jobs are removed");
-/// assert_eq!(Removal::between(after.keys(), &before), None, "only one of two");
+/// let removal = Removal::between(before.keys(), &after);
+/// assert_eq!(removal, Some(Removal { removed: 19, of: 20 }));
+/// assert_eq!(Removal::between(after.keys(), &before), None, "only one job");
 /// # Ok::<(), swarm_core::JobsError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +47,28 @@ impl Removal {
             of += 1;
             removed += usize::from(!after.contains_key(job));
         }
-        let is_large = UNANNOUNCED_MAX < removed && of < removed.saturating_mul(2);
-        is_large.then_some(Self { removed, of })
+        let least = of.div_ceil(5).clamp(REMOVED_MIN, REMOVED_MAX);
+        (least <= removed).then_some(Self { removed, of })
     }
-}
 
-impl fmt::Display for Removal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the sentence that reports the removal. `place` is what was edited last, and `diff` is
+    /// the command that shows what came and went.
+    ///
+    /// ```
+    /// use swarm_spec::removal::Removal;
+    ///
+    /// let sentence = Removal { removed: 19, of: 20 }.sentence("m.yaml", "swarm diff 7");
+    /// let expected = "19 of 20 jobs are removed by the last edit of m.yaml; `swarm diff 7` shows \
+    ///                 what came and went; undo the edit to run them again";
+    /// assert_eq!(sentence, expected);
+    /// ```
+    #[must_use]
+    pub fn sentence(&self, place: &str, diff: &str) -> String {
         let Self { removed, of } = self;
-        write!(f, "{removed} of {of} jobs are removed")
+        format!(
+            "{removed} of {of} jobs are removed by the last edit of {place}; `{diff}` shows what came \
+             and went; undo the edit to run them again"
+        )
     }
 }
 
@@ -62,16 +81,16 @@ mod tests {
     }
 
     #[test]
-    fn ten_jobs_or_half_of_them_are_removed_unannounced() {
+    fn an_edit_is_large_from_ten_jobs_or_a_fifth_of_the_list_and_two_jobs_on() {
         let counted = |of: u32, removed: u32| {
             let found = Removal::between(jobs(0..of).keys(), &jobs(removed..of));
             found.map(|it| (it.removed, it.of))
         };
-        assert_eq!(counted(10, 10), None);
-        assert_eq!(counted(11, 11), Some((11, 11)));
-        assert_eq!(counted(22, 11), None);
-        assert_eq!(counted(21, 11), Some((11, 21)));
-        assert_eq!(counted(0, 0), None);
+        for (of, least) in [(2, 2), (5, 2), (10, 2), (11, 3), (40, 8), (46, 10), (9_000, 10)] {
+            assert_eq!(counted(of, least - 1), None, "{of}");
+            assert!(counted(of, least).is_some(), "{of}");
+        }
+        assert_eq!((counted(0, 0), counted(1, 1)), (None, None));
         let others = Removal::between(jobs(0..60).keys(), &jobs(100..200));
         assert_eq!(others, Some(Removal { removed: 60, of: 60 }));
     }

@@ -83,6 +83,9 @@ pub struct Status {
     /// Problems that are known as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// An edit within the last hour that removed many jobs; a sentence. It is no problem by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removal: Option<String>,
     /// Leftovers of an earlier run, while the start waits for their end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,

@@ -354,6 +354,11 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         message: ready.map_or(UNSEEN_YET, |it| &it.message).to_owned(),
         conditions: status.conditions.clone(),
         warnings: problems(pool, &jobs),
+        removal: pool
+            .swarm
+            .condition("JobsRemoved")
+            .filter(|it| it.status == "True")
+            .map(|it| it.message.clone()),
         jobs,
         workers: states.iter().map(|it| it.row.clone()).collect(),
         failing,

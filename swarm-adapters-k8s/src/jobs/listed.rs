@@ -1,8 +1,18 @@
-//! Notices edits that remove most jobs of a Swarm, in its spec or in the ConfigMaps of its sources.
+//! Notices edits that remove many jobs of a Swarm, in its spec or in the ConfigMaps of its sources.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+use swarm_client::api::SwarmStatus;
 use swarm_core::handover::Cell;
 use swarm_core::{JobName, Jobs, Ledger};
-use swarm_spec::removal::Removal;
+use swarm_spec::removal::{Removal, SHOWN_FOR};
+use tokio::time::Instant;
+
+use crate::status;
+
+/// The places that list jobs.
+const PLACE: &str = "the Swarm or of the ConfigMaps of its jobSources";
 
 /// The jobs of a Swarm's previous list.
 #[derive(Default)]
@@ -11,6 +21,8 @@ pub(crate) struct Listed {
     last: Option<(Vec<JobName>, Option<i64>)>,
     /// A removal that was not announced yet.
     removal: Option<Removal>,
+    /// The last announcement, and the time until which the status shows it.
+    shown: Option<(String, Instant)>,
 }
 
 impl Listed {
@@ -42,13 +54,27 @@ impl Listed {
         self.last = Some((jobs.keys().cloned().collect(), generation));
     }
 
-    /// Returns the announcement of a removal, once.
-    pub(crate) fn announced(&mut self) -> Option<String> {
-        let removal = self.removal.take()?;
-        Some(format!(
-            "{removal} by the last edit of the Swarm or of the ConfigMaps of its jobSources; undo it \
-             to run them again"
-        ))
+    /// Returns the announcement of a removal, once. `diff` is the command that shows it.
+    pub(crate) fn announced(&mut self, diff: &str) -> Option<String> {
+        let sentence = self.removal.take()?.sentence(PLACE, diff);
+        self.shown = Some((sentence.clone(), Instant::now() + SHOWN_FOR));
+        Some(sentence)
+    }
+
+    /// Takes over the announcement in the status that another process wrote. No decision depends on
+    /// it.
+    pub(crate) fn take_over(&mut self, status: Option<&SwarmStatus>, now: Timestamp) {
+        let Some((sentence, since)) = status.and_then(status::jobs_removed) else { return };
+        let age = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        let left = SHOWN_FOR.checked_sub(age);
+        self.shown = left.map(|left| (sentence.to_owned(), Instant::now() + left));
+    }
+
+    /// Returns the announcement of the last hour, and the time for which it is still shown.
+    pub(crate) fn shown(&mut self) -> Option<(String, Duration)> {
+        self.shown.take_if(|(_, until)| *until <= Instant::now());
+        let (sentence, until) = self.shown.as_ref()?;
+        Some((sentence.clone(), until.saturating_duration_since(Instant::now())))
     }
 }
 
@@ -82,7 +108,7 @@ mod tests {
             listed.begin(ledger, &jobs(count));
             listed.note(Some(1), Read::Now, &jobs(count));
             assert!(!listed.is_first_look());
-            listed.announced()
+            listed.announced("diff")
         };
         let empty = Ledger::new(1);
         assert_eq!(announced(&empty, 0), None);
@@ -98,16 +124,43 @@ mod tests {
     fn a_large_removal_is_announced_once_whichever_place_was_edited() {
         let mut listed = Listed::default();
         listed.note(Some(1), Read::Now, &jobs(60));
-        assert_eq!(listed.announced(), None, "nothing is known of what was before");
+        assert_eq!(listed.announced("diff"), None, "nothing is known of what was before");
         listed.note(Some(2), Read::Before, &jobs(20));
-        let said = listed.announced().unwrap();
+        let said = listed.announced("diff").unwrap();
         assert!(said.starts_with("40 of 60 jobs are removed by the last edit"), "{said}");
-        assert_eq!(listed.announced(), None);
+        assert_eq!(listed.announced("diff"), None);
         listed.note(Some(2), Read::Now, &jobs(40));
         listed.note(Some(2), Read::Now, &jobs(3));
         listed.note(Some(2), Read::Before, &jobs(3));
-        assert!(listed.announced().unwrap().starts_with("37 of 40 jobs"));
+        assert!(listed.announced("diff").unwrap().starts_with("37 of 40 jobs"));
         listed.note(Some(3), Read::Now, &jobs(2));
-        assert_eq!(listed.announced(), None, "it is one job");
+        assert_eq!(listed.announced("diff"), None, "it is one job");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_removal_is_shown_for_an_hour_also_by_the_next_process() {
+        let mut listed = Listed::default();
+        listed.note(Some(1), Read::Now, &jobs(60));
+        listed.note(Some(2), Read::Now, &jobs(20));
+        assert_eq!(listed.shown(), None, "it was not announced yet");
+        let said = listed.announced("kubectl swarm diff 7 --swarm s -n n").unwrap();
+        assert!(said.contains("`kubectl swarm diff 7 --swarm s -n n` shows"), "{said}");
+        let minutes = Duration::from_mins;
+        tokio::time::advance(minutes(50)).await;
+        assert_eq!(listed.shown(), Some((said.clone(), minutes(10))));
+
+        let written: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        let status: SwarmStatus = serde_json::from_value(serde_json::json!({"conditions": [{
+            "type": "JobsRemoved", "status": "True", "reason": "JobsRemoved", "message": said,
+            "lastTransitionTime": written.to_string(),
+        }]}))
+        .unwrap();
+        let mut next = Listed::default();
+        next.take_over(Some(&status), written + minutes(50));
+        assert_eq!(next.shown(), Some((said, minutes(10))));
+        next.take_over(Some(&status), written + minutes(60));
+        assert_eq!(next.shown(), None);
+        tokio::time::advance(minutes(10)).await;
+        assert_eq!(listed.shown(), None);
     }
 }

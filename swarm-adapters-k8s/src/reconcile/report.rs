@@ -190,8 +190,10 @@ pub(crate) struct Done {
     pub(crate) contest: Option<Verdict>,
     /// The fault of the newest list of jobs, if an older list was used for that reason.
     pub(crate) complaint: Option<Verdict>,
-    /// The announcement of an edit that removed most jobs.
+    /// The announcement of an edit that removed many jobs.
     pub(crate) removal: Option<String>,
+    /// The announcement of such an edit within the last hour.
+    pub(crate) removed: Option<String>,
     /// The episode of the history that ended with this turn.
     pub(crate) episode: Option<Episode>,
 }
@@ -212,6 +214,7 @@ impl Done {
             refreshed,
             sessions,
             refusals,
+            removed: self.removed.as_deref(),
         }
     }
 

@@ -220,7 +220,9 @@ impl<'a> Stages<'a> {
         let rest = services.jobs.rest_for(turn, &memory.jobs.loaded);
         let views_contest = memory.stores.views_contest();
         let contest_ends = views_contest.as_ref().map(|(ends_in, _)| *ends_in);
-        let others = [kept.requeue_after, rest, contest_ends, silence.requeue_after];
+        let removal = memory.jobs.listed.announced(&diff(turn, &decided));
+        let (removed, shown_for) = memory.jobs.listed.shown().unzip();
+        let others = [kept.requeue_after, rest, contest_ends, silence.requeue_after, shown_for];
         let next = next.chain(others).flatten().min();
         let scaling = memory.pool.scaling.contest(turn.swarm, &pool);
         let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
@@ -240,7 +242,8 @@ impl<'a> Stages<'a> {
             alarm,
             contest,
             complaint,
-            removal: memory.jobs.listed.announced(),
+            removal,
+            removed,
             episode,
         };
         let workers = status::desired_workers(&done.summary());
@@ -526,6 +529,12 @@ fn sized<'a>(swarm: &Swarm, desired: &'a Desired, slots: &Slots) -> Cow<'a, Desi
     let workers = slots.pods.iter().map(|(slot, pod)| (*slot, Some(pod.labels())));
     size_workers(&mut sized, &swarm.spec, workers);
     Cow::Owned(sized)
+}
+
+/// Returns the command that shows what came and went since the ledger before this turn.
+fn diff(turn: &Turn<'_>, decided: &swarm_core::Turn) -> String {
+    let Turn { namespace, name, .. } = turn;
+    format!("kubectl swarm diff {} --swarm {name} -n {namespace}", decided.before.revision())
 }
 
 /// The outcome of a turn whose managed pool does not exist yet.

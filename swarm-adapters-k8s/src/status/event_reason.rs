@@ -50,7 +50,7 @@ reasons! {
     JobsMoved: Normal,
     /// Jobs crashed several workers, and get none for a while.
     JobsQuarantined: Warning,
-    /// An edit removed most jobs.
+    /// An edit removed many jobs. The condition of this name is true for an hour.
     JobsRemoved: Warning,
     /// Workers are not ready for too long.
     NotReadyTooLong: Warning,

@@ -69,6 +69,7 @@ fn status_in(
         refreshed,
         sessions,
         refusals,
+        removed: None,
     };
     let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
     let reported = status.conditions.iter();

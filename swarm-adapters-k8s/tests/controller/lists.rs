@@ -1,5 +1,7 @@
 //! Lists of jobs in ConfigMaps that lose their text, or most of their jobs.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::scenario::{SWARMS, Scenario};
@@ -50,7 +52,7 @@ async fn a_text_without_a_value_is_no_list_and_the_last_list_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_that_removes_most_jobs_is_announced_with_the_count() {
+async fn an_edit_that_removes_many_jobs_is_announced_and_shown_for_an_hour() {
     let jobs = |count: u32| (0..count).map(|n| json!({"name": format!("j{n}")})).collect::<Value>();
     let spec = |count| json!({"pool": {"statefulSet": {"name": "w"}}, "jobs": jobs(count)});
     let mut s = Scenario::start().await;
@@ -58,15 +60,22 @@ async fn an_edit_that_removes_most_jobs_is_announced_with_the_count() {
     s.pod("w-0");
     s.swarm("s", spec(40));
     s.until("it is settled", |s| s.is_settled("s")).await;
-    s.swarm("s", spec(30));
+    s.swarm("s", spec(33));
     s.until("it is settled", |s| s.is_settled("s")).await;
     let written = s.transcript();
     assert!(!written.contains("JobsRemoved"), "{written}");
     s.swarm("s", spec(14));
     s.until("it is settled", |s| s.is_settled("s")).await;
     let written = s.transcript();
-    let event = "Event Warning JobsRemoved: 16 of 30 jobs are removed by the last edit";
+    let event = "Event Warning JobsRemoved: 19 of 33 jobs are removed by the last edit";
     assert_eq!(written.matches(event).count(), 1, "{written}");
+    assert!(written.contains("; `kubectl swarm diff "), "{written}");
+
+    let shown = |s: &Scenario| s.condition("s", "JobsRemoved");
+    assert_eq!(shown(&s), "True/JobsRemoved");
+    s.pass(Duration::from_mins(56)).await;
+    assert_eq!((shown(&s), s.is_settled("s")), ("True/JobsRemoved".to_owned(), true));
+    s.until("its hour is over", |s| shown(s) == "/").await;
 }
 
 /// One of the lists that a selector finds.

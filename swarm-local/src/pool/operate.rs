@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::timer;
-use swarm_core::Slot;
 use swarm_core::ports::LedgerStore as _;
+use swarm_core::{Ledger, Slot};
 
 use self::again::Claim;
 use self::health::Health;
@@ -34,7 +34,7 @@ use crate::print::text::{self, Placed};
 use crate::processes::Workers;
 use crate::processes::worker::WorkerProgram;
 use crate::settings::input::{Edit, Wanted};
-use crate::state_dir::state::StateDir;
+use crate::state_dir::state::{self, StateDir};
 use swarm_terminal::hands::Request;
 use swarm_terminal::shutdown::Shutdown;
 
@@ -185,6 +185,8 @@ impl Operation {
             let workers = stores.workers.borrow_and_update().clone();
             self.said.killed(&stores.processes, outlets, Cause::Late);
             let is_new = self.health.look(stores, &workers, wanted.output, &outlets.reports);
+            let is_over = self.inputs.forget_removal();
+            let is_new = is_new || is_over;
             self.report_deaths(&workers);
             self.replace_silent(&workers);
             // The turn must not write into another directory.
@@ -216,7 +218,9 @@ impl Operation {
                 }
                 look_at = Some(Instant::now() + LOOK);
             }
-            let wake_at = recheck_at.into_iter().chain(scale_at).chain(look_at).min();
+            let forgets_at = self.inputs.forgets_in().map(|left| Instant::now() + left);
+            let wake_at = recheck_at.into_iter().chain(scale_at).chain(look_at);
+            let wake_at = wake_at.chain(forgets_at).min();
             match self.wait(wake_at, shutdown).await {
                 Woken::Observed => {}
                 Woken::Due => recheck_at = Some(Instant::now()),
@@ -241,7 +245,9 @@ impl Operation {
     /// Takes over an edit. Returns whether the next turn is due.
     fn edit(&mut self, edit: Edit) -> bool {
         let is_due = !matches!(edit, Edit::Waits(_));
-        if let Some(noticed) = self.inputs.edit(edit, &self.outlets.voice) {
+        let revision = self.turns.ledger().map_or(0, Ledger::revision);
+        let diff = format!("swarm diff{} {revision}", state::options(self.claim.dir.path()));
+        if let Some(noticed) = self.inputs.edit(edit, &diff, &self.outlets.voice) {
             self.turns.problem = None;
             self.stores.set_details(&self.inputs.wanted);
             self.unsettled_since.get_or_insert(noticed);

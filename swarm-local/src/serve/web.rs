@@ -179,9 +179,10 @@ async fn measure(
         }
         let invalid = snapshot.status.invalid_file.as_ref();
         let troubles = snapshot.status.troubles(unix_s());
-        let readiness = match troubles.is_empty() {
-            true => Readiness::Ready,
-            false => Readiness::Unhealthy(printable(&troubles.join("\n"), Form::Lines).into()),
+        let readiness = if troubles.is_empty() {
+            Readiness::Ready
+        } else {
+            Readiness::Unhealthy(printable(&troubles.join("\n"), Form::Lines).into())
         };
         let held_back = snapshot.status.held_back().filter_map(|(row, _)| row.previous).sum();
         metrics.observe_health(snapshot.status.jobs.failing, held_back, invalid.is_some());

@@ -86,6 +86,9 @@ impl Status {
         if let Some(excerpt) = self.invalid_file.as_ref().and_then(|file| file.excerpt.as_ref()) {
             let _ = writeln!(text, "{excerpt}");
         }
+        if let Some(sentence) = &self.removal {
+            let _ = writeln!(text, "{sentence}");
+        }
         if let Some(sentence) = self.suspended_by_hand(place) {
             let _ = writeln!(text, "{sentence}");
         }
@@ -321,5 +324,18 @@ mod tests {
         ] {
             assert!(shown.contains(line), "{line}: {shown}");
         }
+    }
+
+    #[test]
+    fn a_removal_of_many_jobs_is_shown_and_is_no_problem() {
+        let name = "cameras".to_owned();
+        let settled = Status { name, settled: true, healthy: true, ..Status::default() };
+        let settled = Status { reason: "Settled".into(), ..settled };
+        let removal = "19 of 20 jobs are removed by the last edit of m.yaml".to_owned();
+        let status = Status { removal: Some(removal.clone()), ..settled };
+        let place = Place { home: Home::Cluster, dir: None, options: "", words: "" };
+        let shown = text(&status, &place, false);
+        assert!(shown.contains(&format!("\n{removal}\n")), "{shown}");
+        assert!(status.is_settled_and_healthy());
     }
 }

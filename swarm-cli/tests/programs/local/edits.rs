@@ -103,7 +103,7 @@ fn a_file_that_was_cut_off_takes_effect_and_is_announced_with_the_count() {
     with_60_jobs(|machine, operator| {
         machine.write(&manifest(20));
         operator.prints("20 jobs on 2 workers, 40 removed");
-        complains(operator, "40 of 60 jobs are removed by its last edit");
+        complains(operator, "40 of 60 jobs are removed by the last edit of ");
     });
 }
 

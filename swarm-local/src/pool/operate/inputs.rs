@@ -1,9 +1,10 @@
 //! The wishes of the user: the file with its edits, and the requests of a person.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use swarm_adapters_host::clock::unix_s;
+use swarm_spec::removal::SHOWN_FOR;
 use swarm_terminal::hands::Request;
 use swarm_view::status::InvalidFile;
 use tokio::sync::mpsc;
@@ -28,6 +29,8 @@ pub(super) struct Inputs {
     pub(super) edits: Vec<String>,
     /// The error of the file, while it is invalid.
     pub(super) invalid_file: Option<InvalidFile>,
+    /// The last edit that removed many jobs, in a sentence, and its time.
+    removal: Option<(String, Instant)>,
 }
 
 impl Inputs {
@@ -36,16 +39,19 @@ impl Inputs {
     pub(super) fn open(sources: Sources, mut wanted: Wanted, dir: &Path) -> anyhow::Result<Self> {
         let mut by_hand = ByHand::open(dir).map_err(anyhow::Error::msg)?;
         by_hand.apply(&mut wanted.desired.jobs);
-        Ok(Self { sources, by_hand, wanted, edits: Vec::new(), invalid_file: None })
+        let (edits, invalid_file, removal) = (Vec::new(), None, None);
+        Ok(Self { sources, by_hand, wanted, edits, invalid_file, removal })
     }
 
-    /// Takes over an edit of the file. Returns its time if the wishes are new.
-    pub(super) fn edit(&mut self, edit: Edit, voice: &Voice) -> Option<Instant> {
+    /// Takes over an edit of the file. Returns its time if the wishes are new. `diff` is the command
+    /// that shows the added and removed jobs.
+    pub(super) fn edit(&mut self, edit: Edit, diff: &str, voice: &Voice) -> Option<Instant> {
         let shown = self.sources.input.shown();
         match edit {
             Edit::Valid(wanted, noticed) => {
-                if let Some(sentence) = input::announced(shown, &self.wanted, &wanted) {
+                if let Some(sentence) = input::announced(shown, diff, &self.wanted, &wanted) {
                     voice.complain(&sentence);
+                    self.removal = Some((sentence, Instant::now()));
                 }
                 self.edits.extend(wanted.fields.edits(&self.wanted.fields));
                 self.wanted = *wanted;
@@ -60,5 +66,20 @@ impl Inputs {
             Edit::Waits(writer) => voice.complain(&text::waiting_edit(shown, &writer)),
         }
         None
+    }
+
+    /// Returns the sentence about an edit within the last hour that removed many jobs.
+    pub(super) fn removal(&self) -> Option<&str> {
+        self.removal.as_ref().map(|(sentence, _)| sentence.as_str())
+    }
+
+    /// Forgets that edit after its hour. Returns whether it did so just now.
+    pub(super) fn forget_removal(&mut self) -> bool {
+        self.removal.take_if(|(_, at)| SHOWN_FOR <= at.elapsed()).is_some()
+    }
+
+    /// Returns the time until that edit is forgotten.
+    pub(super) fn forgets_in(&self) -> Option<Duration> {
+        self.removal.as_ref().map(|(_, at)| SHOWN_FOR.saturating_sub(at.elapsed()))
     }
 }

@@ -57,6 +57,7 @@ impl Operation {
         (snapshot.status.file, snapshot.status.since_unix_s) = (file, Some(since_unix_s));
         snapshot.status.undelivered = turns.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.status.invalid_file.clone_from(&inputs.invalid_file);
+        snapshot.status.removal = inputs.removal().map(str::to_owned);
         snapshot.status.by_hand = inputs.by_hand.applied().map(ToString::to_string).collect();
         health.mark(&mut snapshot, &outlets.reports);
         let no_room = health.silent.keys().next().and_then(|_| room::problem(claim.dir.path()));

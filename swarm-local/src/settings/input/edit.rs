@@ -27,10 +27,15 @@ fn is_less(before: &Job, after: &Job) -> bool {
             || params.keys().any(|name| !after.params.contains_key(name)))
 }
 
-/// Describes an edit of the file `shown` that removes most jobs.
-pub(crate) fn announced(shown: &str, current: &Wanted, edited: &Wanted) -> Option<String> {
+/// Describes an edit of the file `shown` that removes many jobs. `diff` is the command that shows them.
+pub(crate) fn announced(
+    shown: &str,
+    diff: &str,
+    current: &Wanted,
+    edited: &Wanted,
+) -> Option<String> {
     let removal = Removal::between(current.desired.jobs.keys(), &edited.desired.jobs)?;
-    Some(format!("{shown}: {removal} by its last edit; undo the edit to run them again"))
+    Some(removal.sentence(shown, diff))
 }
 
 #[cfg(test)]
@@ -94,17 +99,17 @@ spec:
     }
 
     #[test]
-    fn an_edit_that_removes_most_jobs_is_announced_with_the_count() {
+    fn an_edit_that_removes_many_jobs_is_announced_with_the_count() {
         let some = |count: u32| {
             let jobs: Vec<_> = (0..count).map(|n| format!("{{name: j{n}}}")).collect();
             let jobs = format!("  jobs: [{}]\n", jobs.join(", "));
             let head = WHOLE.split_once("  jobs:").unwrap().0;
             wanted(&format!("{head}{jobs}")).unwrap()
         };
-        let said = announced("m.yaml", &some(60), &some(20));
-        let expected =
-            "m.yaml: 40 of 60 jobs are removed by its last edit; undo the edit to run them again";
+        let said = announced("m.yaml", "swarm diff 7", &some(60), &some(20));
+        let expected = "40 of 60 jobs are removed by the last edit of m.yaml; `swarm diff 7` shows \
+                        what came and went; undo the edit to run them again";
         assert_eq!(said.as_deref(), Some(expected));
-        assert_eq!(announced("m.yaml", &some(20), &some(10)), None);
+        assert_eq!(announced("m.yaml", "swarm diff 7", &some(20), &some(17)), None);
     }
 }

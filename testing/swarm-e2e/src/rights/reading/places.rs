@@ -123,7 +123,8 @@ pub const PLACES: &[Place] = &[
                 &["JobsMoved"],
                 "an episode of the history: names of jobs, workers and edited fields",
             ),
-            Shown::new(&["Adopted", "JobsRemoved"], "numbers of jobs and workers"),
+            Shown::new(&["Adopted"], "numbers of jobs and workers"),
+            Shown::new(&["JobsRemoved"], "numbers of jobs, and the name of the Swarm"),
             Shown::new(&["ScaleTakenOver"], "the name of the workload, and numbers of workers"),
             Shown::new(
                 &["ControllerNotHosted"],
