@@ -1,9 +1,11 @@
-//! Shows the history of a pool: tables, one job's moves, and the difference between two revisions.
+//! The history of a pool: its documents, and what is known from it of one job. Tables, and the difference
+//! between two revisions, are modules.
 
+mod difference;
 mod documents;
+mod table;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,22 +13,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use swarm_core::history::{Episode, JobEdit, JobMove};
-use unicode_width::UnicodeWidthChar as _;
 
 use crate::age::age;
 use crate::pool::PoolName;
-use crate::printable::{Form, printable};
-use crate::table::{columns, columns_of, row, title, whole_table};
 use crate::words::counted;
+
+pub use difference::Difference;
 
 /// The reason of a move to no worker, of a job that is not wanted.
 const REMOVED: &str = "removed";
-/// Number of jobs that a line about a worker names.
-const JOBS_SHOWN: usize = 200;
 /// Number of episodes or moves in a table, if the user names none.
 const LAST: usize = 50;
-/// The least number of columns of a cause.
-const CAUSE_COLUMNS: usize = 24;
 
 /// The history of a pool, as people and programs read it.
 #[derive(Clone, Copy, Debug)]
@@ -167,82 +164,10 @@ impl Moved<'_> {
 }
 
 impl<'a> Past<'a> {
-    /// Returns a table of the newest episodes, at most `most` of them. Causes are cut so that it fits
-    /// into these columns of a terminal, if there is one.
-    #[must_use]
-    pub fn table(&self, most: usize, columns: Option<usize>) -> String {
-        let (skipped, shown) = newest(self.shown(), most);
-        if skipped == 0 && shown.is_empty() {
-            let since = if self.since.is_some() { "then" } else { "the history began" };
-            return format!("nothing has moved since {since}\n");
-        }
-        let head = row(["TIME", "TOOK", "MOVES", columns::REASON, "REVISIONS", "CAUSE"]);
-        let rows = shown.iter().map(|episode| line(episode));
-        let mut table = fitted(std::iter::once(head).chain(rows).collect(), columns);
-        if let Some(lost) = lost(shown.into_iter()) {
-            let _ = writeln!(table, "{lost}");
-        }
-        if skipped == 0 {
-            return table;
-        }
-        format!("… {skipped} older episodes; `--last {}` shows them too\n{table}", skipped + most)
-    }
-
     /// Whether the shown part has a move of the job.
     #[must_use]
     pub fn has_moved(&self, job: &str) -> bool {
         self.shown_of(job, 1).1.next().is_some()
-    }
-
-    /// Returns a table of the newest moves of one job, at most `most` of them; `None` if it has none.
-    /// Causes are cut as in [`Past::table`].
-    #[must_use]
-    pub fn table_of(&self, job: &str, most: usize, columns: Option<usize>) -> Option<String> {
-        let head = row(["TIME", "FROM", "TO", columns::REASON, "STOOD STILL", "REVISION", "CAUSE"]);
-        let (skipped, moves) = self.shown_of(job, most);
-        let mut moves = moves.peekable();
-        if skipped == 0 {
-            moves.peek()?;
-        }
-        let rows = moves.map(|Moved { episode, it }| {
-            let time = it.granted.or(it.acknowledged).or(it.released).unwrap_or_default();
-            vec![
-                shown(moment(episode, time)),
-                it.from.clone().unwrap_or_else(|| "-".to_owned()),
-                it.to.clone().unwrap_or_else(|| "-".to_owned()),
-                it.reason.clone(),
-                stood_still(episode, it),
-                it.revision.to_string(),
-                Moved { episode, it }.causes().join("; "),
-            ]
-        });
-        let mut table = fitted(std::iter::once(head).chain(rows).collect(), columns);
-        if let Some(lost) = lost(self.shown().into_iter()) {
-            let _ = writeln!(table, "{lost}, perhaps of this job");
-        }
-        table.push_str(&self.edit_lines(job, most));
-        Some(match skipped {
-            0 => table,
-            _ => format!(
-                "… {skipped} older moves; `--last {}` shows them too\n{table}",
-                skipped + most
-            ),
-        })
-    }
-
-    /// Returns a line for each of the newest edits of a job in the shown part, at most `most` of them.
-    fn edit_lines(&self, job: &str, most: usize) -> String {
-        let edits = self.edits_of(job).filter(|(episode, _)| self.shows(episode)).collect();
-        let line = |(episode, it): &(&Episode, &JobEdit)| {
-            let line =
-                format!("edited at {}: {}", shown(moment(episode, it.at)), it.fields.join(", "));
-            format!("{}\n", printable(&line, Form::Line))
-        };
-        let mut lines: String = newest(edits, most).1.iter().map(line).collect();
-        if let Some(lost) = lost_edits(self.shown().into_iter()) {
-            let _ = writeln!(lines, "{lost}, perhaps of this job");
-        }
-        lines
     }
 
     /// Returns a sentence about the last edit of a job; `None` if the history has none.
@@ -509,48 +434,6 @@ impl<'a> Past<'a> {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.now.as_millisecond()).unwrap_or_default()
     }
-
-    /// Compares the workers of the jobs at two revisions. `to` is the present state if it is `None`.
-    ///
-    /// # Errors
-    ///
-    /// A sentence, if the history does not reach back to these revisions.
-    pub fn diff(&self, from: u64, to: Option<u64>) -> Result<Difference, String> {
-        let Some(first) = self.episodes.first() else {
-            return Err("the history is empty, so no revisions can be compared".to_owned());
-        };
-        if from < first.first_revision {
-            return Err(format!(
-                "the history begins at revision {}; it has nothing about {from}",
-                first.first_revision
-            ));
-        }
-        let last = self.episodes.last().map_or(0, |it| it.last_revision);
-        if let Some(later) = [Some(from), to].into_iter().flatten().find(|it| last < *it) {
-            return Err(format!(
-                "the history ends at revision {last}; it has nothing about {later}"
-            ));
-        }
-        let to = to.unwrap_or(u64::MAX);
-        let mut difference = Difference::default();
-        let mut changes = BTreeMap::<&str, JobChange>::new();
-        for episode in self.episodes {
-            if episode.last_revision <= from || to <= episode.first_revision {
-                continue;
-            }
-            difference.causes.extend(episode.causes.iter().cloned());
-            difference.without_details += episode.omitted;
-            difference.has_gap |= episode.is_gap;
-            for it in &episode.moves {
-                if from < it.revision && it.revision <= to {
-                    let change = changes.entry(it.job.as_str());
-                    change.or_insert_with(|| JobChange::before(it)).follow(it);
-                }
-            }
-        }
-        difference.jobs = changes.into_values().filter(|it| it.from != it.to).collect();
-        Ok(difference)
-    }
 }
 
 /// Describes the time for which a moved job ran nowhere. If its worker was not asked to release it,
@@ -562,107 +445,6 @@ fn stood_still(episode: &Episode, it: &JobMove) -> String {
         Some(time) => time,
         None if episode.is_open && it.granted.is_none() => "goes on".to_owned(),
         None => String::new(),
-    }
-}
-
-/// The difference between two revisions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Difference {
-    /// The jobs that have another worker, by name.
-    jobs: Vec<JobChange>,
-    /// The causes of the moves between the revisions.
-    causes: Vec<String>,
-    /// Number of moves without details, which are only counted.
-    without_details: u64,
-    /// Whether some moves were not recorded, since no operator ran.
-    has_gap: bool,
-    /// The pool, on a cluster.
-    #[serde(flatten)]
-    pub pool: Option<PoolName>,
-}
-
-/// A job that has another worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-struct JobChange {
-    /// The name of the job.
-    job: String,
-    /// The worker at the earlier revision.
-    from: Option<String>,
-    /// The worker at the later revision.
-    to: Option<String>,
-    /// The reason of the last move.
-    reason: String,
-}
-
-impl JobChange {
-    /// Begins with the state before the first move of a job.
-    fn before(it: &JobMove) -> Self {
-        Self { job: it.job.to_string(), from: it.from.clone(), to: None, reason: String::new() }
-    }
-
-    /// Follows a move of the job.
-    fn follow(&mut self, it: &JobMove) {
-        // The job has not arrived yet.
-        self.to = it.to.clone().filter(|_| it.granted.is_some());
-        self.reason.clone_from(&it.reason);
-    }
-}
-
-impl Difference {
-    /// Returns the names of the jobs that have another worker.
-    #[must_use]
-    pub fn jobs(&self) -> Vec<String> {
-        self.jobs.iter().map(|change| change.job.clone()).collect()
-    }
-
-    /// Returns the difference as text: the jobs that came and went, for each worker.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut by_worker = BTreeMap::<&str, Vec<String>>::new();
-        for JobChange { job, from, to, reason } in &self.jobs {
-            let other = |worker: &Option<String>, word: &str| match worker {
-                Some(worker) => format!("{word} {worker}, "),
-                None => String::new(),
-            };
-            if let Some(worker) = from {
-                let line = format!("- {job}  {}{reason}", other(to, "to"));
-                by_worker.entry(worker).or_default().push(line);
-            }
-            if let Some(worker) = to {
-                let line = format!("+ {job}  {}{reason}", other(from, "from"));
-                by_worker.entry(worker).or_default().push(line);
-            }
-        }
-        let mut text = String::new();
-        for (worker, lines) in &by_worker {
-            let _ = writeln!(text, "{}", title(&printable(worker, Form::Line)));
-            for line in lines.iter().take(JOBS_SHOWN) {
-                let _ = writeln!(text, "  {}", printable(line, Form::Line));
-            }
-            if let Some(more) = lines.len().checked_sub(JOBS_SHOWN).filter(|more| 0 < *more) {
-                let _ = writeln!(text, "  … and {more} more; -o json has them all");
-            }
-        }
-        if text.is_empty() {
-            text.push_str("no job has another worker\n");
-        }
-        for note in self.notes() {
-            let _ = writeln!(text, "{note}");
-        }
-        text
-    }
-
-    /// Returns sentences about moves that the history does not have.
-    fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if 0 < self.without_details {
-            notes.push(format!("{} more moves have no details any more", self.without_details));
-        }
-        if self.has_gap {
-            notes.push("some moves were not recorded, since no operator ran".to_owned());
-        }
-        notes
     }
 }
 
@@ -757,60 +539,6 @@ fn lost_edits<'a>(episodes: impl Iterator<Item = &'a Episode>) -> Option<String>
 fn newest<T>(mut all: Vec<T>, most: usize) -> (usize, Vec<T>) {
     let skipped = all.len().saturating_sub(most);
     (skipped, all.split_off(skipped))
-}
-
-/// Makes a table whose last column, the causes, is cut so that it fits into these columns, if there
-/// is such a limit.
-fn fitted(mut rows: Vec<Vec<String>>, columns: Option<usize>) -> String {
-    let Some(columns) = columns else { return whole_table(rows) };
-    let others = rows.first().map_or(0, |head| head.len().saturating_sub(1));
-    let cell = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |it| columns_of(it));
-    let width = |at| rows.iter().map(|row| cell(row, at)).max().unwrap_or_default() + 2;
-    let used: usize = (0..others).map(width).sum();
-    let room = columns.saturating_sub(used).max(CAUSE_COLUMNS);
-    let mut is_cut = false;
-    for cause in rows.iter_mut().filter_map(|row| row.last_mut()) {
-        if room < columns_of(cause) {
-            let mut used = 0;
-            let fits = |sign: &char| {
-                used += sign.width().unwrap_or_default();
-                used < room
-            };
-            *cause = cause.chars().take_while(fits).chain(['…']).collect();
-            is_cut = true;
-        }
-    }
-    let mut table = whole_table(rows);
-    if is_cut {
-        table.push_str("… -o json has the whole causes\n");
-    }
-    table
-}
-
-fn line(episode: &Episode) -> Vec<String> {
-    let reasons = episode.counts.iter().map(|(reason, count)| format!("{reason} {count}"));
-    let took = match episode {
-        Episode { is_open: true, .. } => "goes on".to_owned(),
-        Episode { is_gap: true, .. } => String::new(),
-        Episode { is_cut: true, .. } => format!("{}, goes on", seconds(episode.duration())),
-        _ => seconds(episode.duration()),
-    };
-    let cause = if episode.is_gap {
-        "no operator recorded the moves until then".to_owned()
-    } else if episode.causes.is_empty() && episode.move_count() == 0 {
-        "no job changed hands".to_owned()
-    } else {
-        episode.causes.join("; ")
-    };
-    let Episode { start_ms, first_revision, last_revision, .. } = episode;
-    vec![
-        shown(*start_ms),
-        took,
-        if episode.is_gap { String::new() } else { episode.move_count().to_string() },
-        reasons.collect::<Vec<_>>().join(", "),
-        format!("{first_revision}-{last_revision}"),
-        cause,
-    ]
 }
 
 /// Returns a moment of an episode, in milliseconds since the Unix epoch.

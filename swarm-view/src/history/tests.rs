@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::table::columns_of;
 
 /// A history as a file has it: a new pool, a worker that joins, and a move that goes on.
 fn episodes() -> Vec<Episode> {
