@@ -396,13 +396,16 @@ pub fn unprotected_sessions(status: &SwarmStatus) -> Option<&str> {
 /// The message of the condition about an edit that removed many jobs, if it is present, and since
 /// when it is.
 pub(crate) fn jobs_removed(status: &SwarmStatus) -> Option<(&str, Timestamp)> {
-    let found = status.conditions.iter().find(|condition| condition.type_ == JOBS_REMOVED);
-    found.map(|it| (it.message.as_str(), it.last_transition_time.0))
+    condition_of(status, JOBS_REMOVED).map(|it| (&*it.message, it.last_transition_time.0))
+}
+
+/// The condition of this type, if it is present.
+pub(crate) fn condition_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a Condition> {
+    status.conditions.iter().find(|condition| condition.type_ == kind)
 }
 
 fn message_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a str> {
-    let found = status.conditions.iter().find(|condition| condition.type_ == kind);
-    found.map(|condition| condition.message.as_str())
+    condition_of(status, kind).map(|condition| condition.message.as_str())
 }
 
 /// Whether the condition `Ready` was last written with this verdict.
@@ -420,5 +423,5 @@ pub fn ready_reason(status: Option<&SwarmStatus>) -> Option<&str> {
 
 /// The condition `Ready`, as it was last written.
 pub(crate) fn ready(status: Option<&SwarmStatus>) -> Option<&Condition> {
-    status?.conditions.iter().find(|condition| condition.type_ == "Ready")
+    condition_of(status?, "Ready")
 }

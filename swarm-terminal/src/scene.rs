@@ -73,6 +73,12 @@ impl Scene {
         Self { status, jobs, most, unassigned }
     }
 
+    /// Returns the document of the pool.
+    #[must_use]
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
     /// Returns the same jobs in a pool whose state is not known, with the reason. O(jobs).
     #[must_use]
     pub fn unknown(&self, sentence: &str) -> Self {

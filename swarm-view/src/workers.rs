@@ -78,6 +78,13 @@ pub struct WorkerRow {
     pub titles: Vec<String>,
 }
 
+/// Adds the title of a worker's next job to the `titles` of its row, unless they are complete.
+pub fn add_title(titles: &mut Vec<String>, title: &str) {
+    if titles.len() < TITLES_MAX {
+        titles.push(title.to_owned());
+    }
+}
+
 impl WorkerRow {
     /// Returns the state, or that the worker is silent, so that its state may be old.
     #[must_use]

@@ -16,6 +16,7 @@ use swarm_core::parts::{Part, StoredPart, join};
 use swarm_core::stored::{Stored, StoredHolder, Waits};
 use swarm_core::{Failing, Ledger, Timing};
 use swarm_spec::convert::RELEASE_MARGIN;
+use swarm_terminal::times::time;
 use swarm_view::status::{Condition, UnassignedRow};
 
 /// Maximum size of a decompressed part. The operator writes about a tenth of it.
@@ -136,7 +137,7 @@ impl SwarmObject {
     /// Returns the time for which jobs wait for a worker that is away, `rebalance.returnGrace`.
     pub(super) fn return_grace(&self) -> Duration {
         let grace = self.spec["rebalance"]["returnGrace"].as_str();
-        let grace = grace.and_then(|grace| swarm_terminal::times::time(grace).ok());
+        let grace = grace.and_then(|grace| time(grace).ok());
         grace.unwrap_or(Timing::default().return_grace)
     }
 
@@ -149,15 +150,14 @@ impl SwarmObject {
     fn lease_terms(&self) -> LeaseTerms {
         let default = LeaseTerms::default();
         let renew = self.spec["handover"]["lease"]["renew"].as_str();
-        let renew = renew.and_then(|renew| swarm_terminal::times::time(renew).ok());
-        let duration =
-            swarm_terminal::times::time(self.lease_duration()).unwrap_or(default.duration);
+        let renew = renew.and_then(|renew| time(renew).ok());
+        let duration = time(self.lease_duration()).unwrap_or(default.duration);
         LeaseTerms { duration, renew: renew.unwrap_or(default.renew), ..default }
     }
 
     /// Returns a time of `handover`, if the spec has it.
     fn handover_time(&self, field: &str) -> Option<Duration> {
-        swarm_terminal::times::time(self.spec["handover"][field].as_str()?).ok()
+        time(self.spec["handover"][field].as_str()?).ok()
     }
 
     /// Returns the time from the last renewal of a Lease until its worker has certainly stopped its

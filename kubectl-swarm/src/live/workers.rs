@@ -9,7 +9,7 @@ use swarm_core::JobPhase;
 use swarm_core::handover::SessionId;
 use swarm_terminal::show::{Answer, Display};
 use swarm_view::pool::Home;
-use swarm_view::workers::{TITLES_MAX, WorkerLine, WorkerRow, Workers};
+use swarm_view::workers::{WorkerLine, WorkerRow, Workers, add_title};
 
 use super::pool::{LivePool, LiveWorker, newest_read};
 use super::{Failure, Scope, every_or, paths, run, unix_s};
@@ -109,8 +109,8 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
         }
         let Some(written) = inline.get(job.name.as_str()) else { continue };
         load.shares = load.shares.saturating_add(written["share"].as_u64().unwrap_or_default());
-        if let Some(title) = written["title"].as_str().filter(|_| load.titles.len() < TITLES_MAX) {
-            load.titles.push(title.to_owned());
+        if let Some(title) = written["title"].as_str() {
+            add_title(&mut load.titles, title);
         }
     }
     let states = pool.all_workers().map(|worker| {

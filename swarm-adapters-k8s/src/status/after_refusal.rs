@@ -3,7 +3,9 @@
 use swarm_client::api::SwarmStatus;
 use swarm_core::session::JobOutput;
 
-use super::{ALL_ASSIGNED, CONVERGED, HEALTHY, POOL_READY, Part, Reason, Verdict, judged};
+use super::{
+    ALL_ASSIGNED, CONVERGED, HEALTHY, POOL_READY, Part, Reason, Verdict, condition_of, judged,
+};
 use crate::pool::rollout::ROLLING_OUT;
 
 /// The status after a failed turn. It keeps the counts of the last completed turn. If the pool does
@@ -33,7 +35,7 @@ pub fn after_refusal(
         }
     }
     let as_before = |kind: &'static str| {
-        let before = status.conditions.iter().find(|old| old.type_ == kind);
+        let before = condition_of(&status, kind);
         let known = before.filter(|_| has_pool);
         known.map_or_else(
             || Part {

@@ -231,6 +231,20 @@ pub(super) struct Pools {
     pub(super) ended: Vec<PathBuf>,
 }
 
+impl Pools {
+    /// Returns the running pools.
+    pub(super) fn running(&self) -> Vec<Pool> {
+        self.running.iter().map(|(dir, _)| Pool { dir: dir.clone() }).collect()
+    }
+
+    /// Returns the pools whose operators have ended without being asked. Reads a file of each pool that
+    /// has ended.
+    pub(super) fn lost(&self) -> Vec<Pool> {
+        let lost = self.ended.iter().filter(|dir| Fixed::is_expected(dir));
+        lost.map(|dir| Pool { dir: dir.clone() }).collect()
+    }
+}
+
 /// Returns the default directories of pools. A directory that is unusable cannot be the selected
 /// pool.
 pub(super) fn default_dirs(home: &Path) -> Vec<PathBuf> {
@@ -259,17 +273,12 @@ pub(super) async fn all(home: &Path) -> Pools {
 
 /// Finds the running pools in the default directories.
 pub(super) async fn all_running() -> Result<Vec<Pool>, Failure> {
-    Ok(all_expected().await?.0)
+    Ok(all_of_user().await?.running())
 }
 
-/// Finds the running pools in the default directories, and those whose operators have ended without
-/// being asked.
-pub(super) async fn all_expected() -> Result<(Vec<Pool>, Vec<Pool>), Failure> {
-    let home = state::default_home().map_err(Failure::Usage)?;
-    let Pools { running, ended } = all(&home).await;
-    let running = running.into_iter().map(|(dir, _)| Pool { dir });
-    let lost = ended.into_iter().filter(|dir| Fixed::is_expected(dir)).map(|dir| Pool { dir });
-    Ok((running.collect(), lost.collect()))
+/// Finds all pools in the default directories of this user.
+pub(super) async fn all_of_user() -> Result<Pools, Failure> {
+    Ok(all(&state::default_home().map_err(Failure::Usage)?).await)
 }
 
 /// Finds all running pools in the default directories, or else the selected one, which may be elsewhere.

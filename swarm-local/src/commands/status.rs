@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_terminal::show::{Answer, Display};
+use swarm_terminal::times::time;
 use swarm_view::pool::Home;
 use swarm_view::status::{FAILING_MAX, Place, Runs, Status};
 use swarm_view::words::limit;
@@ -36,7 +37,7 @@ pub struct StatusArgs {
     #[arg(long, short)]
     pub wait: bool,
     /// The longest time to wait
-    #[arg(long, value_name = "TIME", value_parser = super::super::time, default_value = "60s", requires = "wait")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", requires = "wait")]
     pub timeout: Duration,
 }
 
@@ -58,7 +59,8 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
 async fn answer(args: &StatusArgs, until: Instant) -> Result<Answer, Failure> {
     let is_named = args.pool.name().is_some() || args.pool.dir.is_some();
     if !is_named && !args.wait {
-        let (running, lost) = pool::all_expected().await?;
+        let pools = pool::all_of_user().await?;
+        let (running, lost) = (pools.running(), pools.lost());
         if 1 < running.len() || !lost.is_empty() || (args.all && !running.is_empty()) {
             return several::answer(&running, &lost, args.display).await;
         }

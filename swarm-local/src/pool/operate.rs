@@ -17,12 +17,12 @@ use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::timer;
 use swarm_core::ports::LedgerStore as _;
 use swarm_core::{Ledger, Slot};
+use swarm_terminal::hands::Request;
+use swarm_terminal::shutdown::Shutdown;
 
 use self::again::Claim;
 use self::health::Health;
 use self::inputs::Inputs;
-
-pub(crate) use self::inputs::Sources;
 use self::said::Said;
 use self::stores::Stores;
 use self::turns::Turns;
@@ -35,8 +35,8 @@ use crate::processes::Workers;
 use crate::processes::worker::WorkerProgram;
 use crate::settings::input::{Edit, Wanted};
 use crate::state_dir::state::{self, StateDir};
-use swarm_terminal::hands::Request;
-use swarm_terminal::shutdown::Shutdown;
+
+pub(crate) use self::inputs::Sources;
 
 /// Time between two checks of `--until-settled`.
 const LOOK: Duration = Duration::from_millis(200);

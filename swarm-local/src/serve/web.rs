@@ -184,12 +184,12 @@ async fn measure(
         } else {
             Readiness::Unhealthy(printable(&troubles.join("\n"), Form::Lines).into())
         };
-        let held_back = snapshot.status.held_back().filter_map(|(row, _)| row.previous).sum();
+        let held_back = snapshot.status.held_back_jobs();
         metrics.observe_health(snapshot.status.jobs.failing, held_back, invalid.is_some());
         let states = snapshot.status.workers.iter().map(WorkerRow::shown_state);
         let count = |state| states.clone().filter(|it| *it == state).count();
         metrics.observe_workers(WORKER_STATES.map(|state| (state, count(state))));
-        let is_heard = snapshot.status.workers.iter().all(|it| it.silent_since_unix_s.is_none());
+        let is_heard = snapshot.status.silent_workers() == 0;
         metrics.observe_settled(snapshot.status.settled && is_heard);
         ready.send_replace(readiness);
     }

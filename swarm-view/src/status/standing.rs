@@ -56,11 +56,11 @@ impl Status {
         if 0 < jobs.failing && self.reason != Reason::AllJobsFailing.as_str() {
             news.push(format!("failing: {}", counted(jobs.failing, "job")));
         }
-        let silent = workers.iter().filter(|it| it.silent_since_unix_s.is_some()).count();
+        let silent = self.silent_workers();
         if 0 < silent {
             news.push(format!("silent: {}", counted(silent, "worker")));
         }
-        let held_back = self.held_back().filter_map(|(row, _)| row.previous).sum();
+        let held_back = self.held_back_jobs();
         if 0 < held_back {
             news.push(format!("held back: {}", counted(held_back, "job")));
         }
@@ -239,6 +239,18 @@ impl Status {
     /// Returns the workers whose jobs keep a previous version, with the job that failed.
     pub fn held_back(&self) -> impl Iterator<Item = (&WorkerRow, &str)> {
         self.workers.iter().filter_map(|row| Some((row, row.held_back_by.as_deref()?)))
+    }
+
+    /// Returns the number of jobs on those workers that keep a previous version. O(workers).
+    #[must_use]
+    pub fn held_back_jobs(&self) -> usize {
+        self.held_back().filter_map(|(row, _)| row.previous).sum()
+    }
+
+    /// Returns the number of workers that may be frozen. O(workers).
+    #[must_use]
+    pub fn silent_workers(&self) -> usize {
+        self.workers.iter().filter(|row| row.silent_since_unix_s.is_some()).count()
     }
 }
 

@@ -127,11 +127,11 @@ impl Kept {
         let text = self.text();
         let quoted = blanked(&text);
         let Some(rest) = quoted.strip_prefix(CUT) else {
-            return end_of(quoted.into_owned());
+            return end_of(quoted.into_owned(), false);
         };
         let (word, after) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
         let is_of_address = word.contains(['@', '=', '&', '?']);
-        end_of(format!("{CUT}{}{after}", if is_of_address { "" } else { word }))
+        end_of(format!("{CUT}{}{after}", if is_of_address { "" } else { word }), false)
     }
 
     /// Returns the end of the line as text of at most `LINE_BYTES_MAX` bytes, with a sign for an
@@ -139,23 +139,18 @@ impl Kept {
     fn text(&self) -> String {
         let is_cut = self.is_cut();
         let bytes = if is_cut { without_partial_start(&self.bytes) } else { &self.bytes };
-        let text = escaped(bytes);
-        if !is_cut && text.len() <= LINE_BYTES_MAX {
-            return text;
-        }
-        let start = (text.len() + CUT.len_utf8()).saturating_sub(LINE_BYTES_MAX);
-        format!("{CUT}{}", &text[text.ceil_char_boundary(start)..])
+        end_of(escaped(bytes), is_cut)
     }
 }
 
-/// Shortens a text to `LINE_BYTES_MAX` bytes at its beginning.
-fn end_of(text: String) -> String {
-    match text.len().checked_sub(LINE_BYTES_MAX) {
-        None | Some(0) => text,
-        Some(more) => {
-            format!("{CUT}{}", &text[text.ceil_char_boundary(more + CUT.len_utf8())..])
-        }
+/// Shortens a text to `LINE_BYTES_MAX` bytes at its beginning. `is_cut` tells that its beginning is
+/// omitted already, and has no sign yet.
+fn end_of(text: String, is_cut: bool) -> String {
+    if !is_cut && text.len() <= LINE_BYTES_MAX {
+        return text;
     }
+    let start = (text.len() + CUT.len_utf8()).saturating_sub(LINE_BYTES_MAX);
+    format!("{CUT}{}", &text[text.ceil_char_boundary(start)..])
 }
 
 #[cfg(test)]

@@ -22,9 +22,6 @@ const READ_EVERY: Duration = Duration::from_secs(2);
 pub(in super::super) struct Sight {
     scene: Scene,
     events: Vec<(SystemTime, String)>,
-    /// The state in a sentence.
-    text: String,
-    is_well: bool,
 }
 
 impl Sight {
@@ -36,9 +33,7 @@ impl Sight {
         jobs: impl IntoIterator<Item = JobEntry<String>>,
         events: Vec<(SystemTime, String)>,
     ) -> Self {
-        let text = format!("{}: {}", status.reason, status.message);
-        let is_well = status.is_settled_and_healthy();
-        Self { scene: Scene::new(status, jobs.into_iter().collect()), events, text, is_well }
+        Self { scene: Scene::new(status, jobs.into_iter().collect()), events }
     }
 }
 
@@ -105,8 +100,11 @@ impl Feed {
     }
 
     /// Shows a state.
-    async fn show(&mut self, Sight { scene, events, text, is_well }: Sight) {
-        let message = if is_well { Message::Settled } else { Message::Info };
+    async fn show(&mut self, Sight { scene, events }: Sight) {
+        let status = scene.status();
+        let text = format!("{}: {}", status.reason, status.message);
+        let message =
+            if status.is_settled_and_healthy() { Message::Settled } else { Message::Info };
         self.scene = Arc::new(scene);
         self.send(News::Scene(Arc::clone(&self.scene))).await;
         let new: Vec<_> = events.iter().filter(|it| !self.events.contains(it)).cloned().collect();

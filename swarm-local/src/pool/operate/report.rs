@@ -60,7 +60,8 @@ impl Operation {
         snapshot.status.removal = inputs.removal().map(str::to_owned);
         snapshot.status.by_hand = inputs.by_hand.applied().map(ToString::to_string).collect();
         health.mark(&mut snapshot, &outlets.reports);
-        let no_room = health.silent.keys().next().and_then(|_| room::problem(claim.dir.path()));
+        let has_silent = !health.silent.is_empty();
+        let no_room = has_silent.then(|| room::problem(claim.dir.path())).flatten();
         outlets.metrics.observe_room(no_room.is_none());
         said.room(no_room.as_deref(), &outlets.voice);
         snapshot.status.warnings.extend(no_room);

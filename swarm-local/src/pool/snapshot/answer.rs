@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use swarm_adapters_host::clock::{millis, unix_s};
 use swarm_view::status::{Condition, Status};
-use swarm_view::workers::{TITLES_MAX, WorkerRow};
+use swarm_view::workers::{WorkerRow, add_title};
 
 use super::Snapshot;
 use crate::processes::reports::Reports;
@@ -68,7 +68,6 @@ impl Snapshot {
     fn conditions(&self) -> Vec<Condition> {
         let status = &self.status;
         let (standing, _) = status.standing(unix_s());
-        let is_silent = status.workers.iter().any(|it| it.silent_since_unix_s.is_some());
         let healthy = |is_true, reason: &str, message: &str| {
             Condition::new("Healthy", is_true, reason, message)
         };
@@ -76,7 +75,7 @@ impl Snapshot {
             () if status.ending.is_some() => healthy(false, "Ending", &standing),
             () if status.is_healthy() => healthy(true, "NoneFailing", "no job fails"),
             () if 0 < status.jobs.failing => healthy(false, "JobsFailing", &standing),
-            () if is_silent => healthy(false, "WorkersSilent", &standing),
+            () if 0 < status.silent_workers() => healthy(false, "WorkersSilent", &standing),
             () if status.invalid_file.is_some() => healthy(false, "FileInvalid", &standing),
             () => healthy(false, &status.reason, &standing),
         };
@@ -92,10 +91,7 @@ impl Snapshot {
         let mut titles = BTreeMap::<u32, Vec<String>>::new();
         for row in &self.holders {
             let Some((slot, title)) = row.slot.zip(row.title.as_ref()) else { continue };
-            let titles = titles.entry(slot).or_default();
-            if titles.len() < TITLES_MAX {
-                titles.push(title.to_string());
-            }
+            add_title(titles.entry(slot).or_default(), title.as_str());
         }
         titles
     }
