@@ -1,23 +1,18 @@
 //! Notices that files change, without a look at any clock of the machine.
 
-use std::fs;
-use std::path::Path;
-use std::time::SystemTime;
+use std::collections::HashSet;
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern, glob_with};
 use swarm_spec::template::{Template, Values};
 
-/// A summary of files. Two summaries of the same pattern differ if a file was written, appeared or
-/// vanished in between.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Summary {
-    /// The number of files.
-    pub(super) count: u64,
-    bytes: u64,
-    newest: Option<SystemTime>,
-}
+/// The files of one look at a pattern, each as a hash of its path, time and size: 8 bytes per file.
+#[derive(Debug, Default)]
+pub(super) struct Look(HashSet<u64>);
 
-impl Summary {
+impl Look {
     /// Looks at all files whose paths match. Files that cannot be read do not count. It blocks for
     /// O(entries of the directories in the pattern), and breaks off before the next file once
     /// `is_awaited` returns false.
@@ -25,20 +20,29 @@ impl Summary {
     /// # Errors
     ///
     /// A sentence if `pattern` is not a pattern.
-    pub(super) fn of(pattern: &str, is_awaited: &dyn Fn() -> bool) -> Result<Self, String> {
+    pub(super) fn at(pattern: &str, is_awaited: &dyn Fn() -> bool) -> Result<Self, String> {
         let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::default() };
         let paths = glob_with(pattern, options)
             .map_err(|error| format!("`{}` is not a pattern: {error}", pattern.escape_default()))?;
-        let mut summary = Self::default();
-        let paths = paths.take_while(|_| is_awaited()).flatten();
-        for found in paths.filter_map(|path| fs::metadata(path).ok()) {
-            if found.is_file() {
-                summary.count += 1;
-                summary.bytes = summary.bytes.wrapping_add(found.len());
-                summary.newest = summary.newest.max(found.modified().ok());
-            }
-        }
-        Ok(summary)
+        let hash = |path: PathBuf| {
+            let found = fs::metadata(&path).ok().filter(Metadata::is_file)?;
+            let mut hasher = DefaultHasher::new();
+            (path, found.modified().ok(), found.len()).hash(&mut hasher);
+            Some(hasher.finish())
+        };
+        Ok(Self(paths.take_while(|_| is_awaited()).flatten().filter_map(hash).collect()))
+    }
+
+    /// Returns whether a file is new or was written since the look `before`. Each file is compared
+    /// with itself only. So a file that vanished is no sign of life, and neither the time nor the
+    /// size of a file hides a write of another one.
+    pub(super) fn has_writes_since(&self, before: &Self) -> bool {
+        !self.0.is_subset(&before.0)
+    }
+
+    /// Returns whether no file matched.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -68,20 +72,21 @@ mod tests {
     use std::collections::BTreeMap;
     use std::fs::File;
     use std::io::Write as _;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
     #[test]
-    fn every_change_of_a_matching_file_is_noticed_and_no_other() {
+    fn a_write_and_a_new_file_are_signs_of_life_and_nothing_else_is() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let pattern = format!("{}/*.mp4", dir.path().display());
-        let look = || Summary::of(&pattern, &|| true).unwrap();
-        assert_eq!(look(), Summary::default());
+        let look = || Look::at(&pattern, &|| true).unwrap();
+        assert!(look().is_empty());
         let mut before = look();
         let mut changes = |what: &str, expected: bool| {
             let now = look();
-            assert_eq!(now != before, expected, "{what}");
+            assert_eq!(now.has_writes_since(&before), expected, "{what}");
             before = now;
         };
         let mut file = File::create(at("a.mp4")).unwrap();
@@ -95,9 +100,15 @@ mod tests {
         fs::create_dir(at("c.mp4")).unwrap();
         std::os::unix::fs::symlink(at("nowhere"), at("d.mp4")).unwrap();
         changes("files of other names, directories and dead links", false);
+        let ahead = File::create(at("ahead.mp4")).unwrap();
+        ahead.set_modified(SystemTime::now() + Duration::from_hours(24)).unwrap();
+        changes("a new file of tomorrow", true);
+        changes("a file of tomorrow", false);
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+        changes("a write of equal size beside a file of tomorrow", true);
         fs::remove_file(at("a.mp4")).unwrap();
-        changes("a file less", true);
-        assert!(Summary::of("a***", &|| true).unwrap_err().contains("`a***` is not a pattern"));
+        changes("a file less", false);
+        assert!(Look::at("a***", &|| true).unwrap_err().contains("`a***` is not a pattern"));
     }
 
     #[test]
@@ -108,8 +119,8 @@ mod tests {
         }
         let asked = Cell::new(0);
         let is_awaited = || asked.replace(asked.get() + 1) < 3;
-        let found = Summary::of(&format!("{}/*", dir.path().display()), &is_awaited).unwrap();
-        assert_eq!((found.count, asked.get()), (3, 4));
+        let found = Look::at(&format!("{}/*", dir.path().display()), &is_awaited).unwrap();
+        assert_eq!((found.0.len(), asked.get()), (3, 4));
     }
 
     #[test]

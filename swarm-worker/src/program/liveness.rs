@@ -8,7 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout
 
 use super::ProgramRunner;
 use super::aside::aside;
-use super::files::{Summary, pattern_of};
+use super::files::{Look, pattern_of};
 use crate::runner::Job;
 
 /// The time between two looks at files: a quarter of the time in which they must change, within
@@ -108,7 +108,7 @@ impl ProgramRunner {
         }
     }
 
-    /// Returns when no file has changed for `within`. The call counts as a change.
+    /// Returns when no file was written or is new for `within`. The call counts as a write.
     async fn until_unchanged(
         &self,
         job: &Job,
@@ -128,7 +128,7 @@ impl ProgramRunner {
         loop {
             sleep_until(look_at).await;
             let (begin, looked) = (Instant::now(), pattern.clone());
-            let look = move |is_awaited: &dyn Fn() -> bool| Summary::of(&looked, is_awaited);
+            let look = move |is_awaited: &dyn Fn() -> bool| Look::at(&looked, is_awaited);
             let found = match aside(look).await {
                 Some(Ok(found)) => found,
                 Some(Err(reason)) => return reason,
@@ -136,11 +136,13 @@ impl ProgramRunner {
                 None => return std::future::pending().await,
             };
             let now = Instant::now();
-            if before.replace(found).is_some_and(|before| before != found) {
+            if before.as_ref().is_some_and(|before| found.has_writes_since(before)) {
                 changed_at = now;
             }
+            let is_empty = found.is_empty();
+            before = Some(found);
             if earliest.max(changed_at + within) <= now {
-                return if found.count == 0 {
+                return if is_empty {
                     format!("no file matched `{pattern}` for {within:?}")
                 } else {
                     format!("no file that matches `{pattern}` changed for {within:?}")
