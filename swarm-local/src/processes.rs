@@ -39,7 +39,9 @@ use tokio::time::sleep;
 
 pub(crate) use killed::Killed;
 pub(crate) use leftovers::{Leftovers, Patience, Remaining, end_leftovers, recorded, remaining};
-pub(crate) use logs::{aside as rotated_log, job_logs, open as open_log, path as log_path};
+pub(crate) use logs::{
+    OPERATOR as OPERATOR_LOG, aside as rotated_log, job_logs, open as open_log, path as log_path,
+};
 pub(crate) use peer::Peer;
 
 use swarm_adapters_host::channel::{self, WorkerState};
@@ -267,13 +269,14 @@ impl Processes {
         job_logs(&self.shared.logs)
     }
 
-    /// Rotates large logs of workers, in the background.
+    /// Rotates large logs of workers and of the operator, in the background.
     pub(crate) fn rotate_logs(&mut self) {
         if self.rotation.as_ref().is_some_and(|rotation| !rotation.is_finished()) {
             return;
         }
         let names = |workers: &Workers| workers.values().map(|it| it.name.clone()).collect();
-        let names: Vec<_> = names(&self.shared.workers.borrow());
+        let mut names: Vec<_> = names(&self.shared.workers.borrow());
+        names.push(OPERATOR_LOG.to_owned());
         let dir = self.shared.logs.clone();
         self.rotation = Some(spawn_blocking(move || logs::rotate_all(&dir, &names)));
     }

@@ -11,7 +11,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::processes::open_log;
+use crate::processes::{OPERATOR_LOG, log_path, open_log};
 
 /// Opens the log, to append to it.
 pub(crate) fn open(dir: &Path) -> io::Result<File> {
@@ -19,7 +19,7 @@ pub(crate) fn open(dir: &Path) -> io::Result<File> {
 }
 
 fn path(dir: &Path) -> PathBuf {
-    dir.join("logs/operator.log")
+    log_path(&dir.join("logs"), OPERATOR_LOG)
 }
 
 /// Writes the log of the program to `DIR/logs/operator.log` instead of the terminal. `RUST_LOG`

@@ -16,7 +16,7 @@ use swarm_adapters_host::file::existing;
 use swarm_view::printable::{Form, printable};
 use swarm_worker::KILLING;
 
-use crate::processes::{log_path, rotated_log};
+use crate::processes::{OPERATOR_LOG, log_path, rotated_log};
 
 /// Maximum length of an unsplit line, in bytes.
 const LINE_MAX: usize = 64 << 10;
@@ -171,7 +171,7 @@ pub(crate) fn workers(logs: &Path) -> io::Result<Vec<String>> {
         let entry = entry?;
         let name = entry.file_name();
         let worker = name.to_str().and_then(|it| it.strip_suffix(".log"));
-        if let Some(worker) = worker.filter(|it| *it != "operator") {
+        if let Some(worker) = worker.filter(|it| *it != OPERATOR_LOG) {
             found.push((entry.metadata()?.modified()?, worker.to_owned()));
         }
     }

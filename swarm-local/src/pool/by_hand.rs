@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -60,15 +61,35 @@ impl ByHand {
         Ok(Self { path, suspended, applied: BTreeSet::new() })
     }
 
-    /// Suspends the jobs among the desired `jobs` that are suspended by hand. O(suspended · log jobs).
-    pub(super) fn apply(&mut self, jobs: &mut Jobs) {
+    /// Suspends the jobs among the desired `jobs` that are suspended by hand. A suspension ends with
+    /// its job, so a later job of the same name runs. Returns a sentence about those that ended, if
+    /// any. O(suspended · log jobs).
+    pub(super) fn apply(&mut self, jobs: &mut Jobs) -> Option<String> {
         self.applied.clear();
+        let ended = self.end_without_job(jobs);
         for name in &self.suspended {
             if jobs.get(name).is_some_and(|job| !job.suspend) {
                 jobs.entry(name.clone()).and_modify(|job| job.suspend = true);
                 self.applied.insert(name.clone());
             }
         }
+        ended
+    }
+
+    fn end_without_job(&mut self, jobs: &Jobs) -> Option<String> {
+        let (kept, ended) =
+            mem::take(&mut self.suspended).into_iter().partition(|name| jobs.contains_key(name));
+        self.suspended = kept;
+        let first: &JobName = BTreeSet::first(&ended)?;
+        let of = match ended.len() - 1 {
+            0 => format!("`{first}` has"),
+            more => format!("`{first}` and {more} more have"),
+        };
+        let sentence = format!("{of} left the list, which ends the suspension by hand");
+        Some(match self.record() {
+            Ok(()) => sentence,
+            Err(error) => format!("{sentence}, and {} keeps it: {error}", self.path.display()),
+        })
     }
 
     /// Returns the jobs that run again once they are resumed.
@@ -179,6 +200,26 @@ mod tests {
         let jobs = &mut file();
         ByHand::open(dir.path()).unwrap().apply(jobs);
         assert_eq!(suspended(jobs), [""; 0]);
+    }
+
+    #[test]
+    fn a_suspension_ends_when_its_job_leaves_the_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |names: &[&str]| swarm_core::jobs(names.iter().copied()).unwrap();
+        let mut hands = ByHand::open(dir.path()).unwrap();
+        for job in ["a", "b", "c"] {
+            hands.suspend(&name(job), &mut of(&["a", "b", "c"])).unwrap();
+        }
+        let said = hands.apply(&mut of(&["c"])).unwrap();
+        assert_eq!(said, "`a` and 1 more have left the list, which ends the suspension by hand");
+        let mut jobs = of(&["a", "b", "c"]);
+        assert_eq!(ByHand::open(dir.path()).unwrap().apply(&mut jobs), None);
+        assert_eq!(suspended(&jobs), ["c"]);
+        fs::remove_dir_all(dir.path()).unwrap();
+        let said = hands.apply(&mut of(&[])).unwrap();
+        assert!(
+            said.starts_with("`c` has left the list") && said.contains("by-hand.json keeps it")
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The logs of workers. The output of a worker is appended to `WORKER.log`. A large log
-//! becomes `WORKER.log.1`, which replaces the previous one.
+//! The logs of workers and of the operator. The output of a worker is appended to `WORKER.log`. A large
+//! log becomes `WORKER.log.1`, which replaces the previous one.
 //!
 //! A worker and its processes keep the log open. So a log is copied and then truncated; lines that
 //! are written in between are lost.
@@ -12,6 +12,8 @@ use swarm_adapters_host::file;
 
 /// Size of a log that triggers a rotation.
 const BYTES_MAX: u64 = 16 << 20;
+/// Name of the operator's own log, beside the names of workers.
+pub(crate) const OPERATOR: &str = "operator";
 
 /// Returns the path of the log of the worker `name` in the directory `logs`.
 #[must_use]
@@ -39,7 +41,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     file::append(path)
 }
 
-/// Rotates the large logs of these workers.
+/// Rotates the large logs among those of these names.
 pub(super) fn rotate_all(logs: &Path, names: &[String]) {
     for name in names {
         let path = path(logs, name);

@@ -60,6 +60,16 @@ fn every_writer_goes_on_in_a_log_of_the_same_name() {
     pool.until("the log of the worker goes on", || {
         text("logs/w-0.log").contains("job=d").then_some(())
     });
+    for name in ["logs/w-0", "logs/operator"] {
+        let large = fs::File::options().append(true).open(pool.path(&format!("{name}.log")));
+        large.unwrap().set_len(17 << 20).unwrap();
+    }
+    pool.until("both logs are rotated", || {
+        ["logs/w-0", "logs/operator"]
+            .iter()
+            .all(|name| pool.path(&format!("{name}.log.1")).exists())
+            .then_some(())
+    });
     pool.end();
     for log in ["run.log", "run.old"] {
         let verdict = pool.verify(log, &[]);

@@ -38,7 +38,9 @@ impl Inputs {
     /// state directory `dir`.
     pub(super) fn open(sources: Sources, mut wanted: Wanted, dir: &Path) -> anyhow::Result<Self> {
         let mut by_hand = ByHand::open(dir).map_err(anyhow::Error::msg)?;
-        by_hand.apply(&mut wanted.desired.jobs);
+        if let Some(sentence) = by_hand.apply(&mut wanted.desired.jobs) {
+            tracing::warn!("{sentence}");
+        }
         let (edits, invalid_file, removal) = (Vec::new(), None, None);
         Ok(Self { sources, by_hand, wanted, edits, invalid_file, removal })
     }
@@ -55,7 +57,9 @@ impl Inputs {
                 }
                 self.edits.extend(wanted.fields.edits(&self.wanted.fields));
                 self.wanted = *wanted;
-                self.by_hand.apply(&mut self.wanted.desired.jobs);
+                if let Some(sentence) = self.by_hand.apply(&mut self.wanted.desired.jobs) {
+                    voice.complain(&sentence);
+                }
                 self.invalid_file = None;
                 return Some(noticed);
             }
