@@ -23,8 +23,11 @@ pub struct Watch {
     pub longest: Option<Duration>,
     /// The number of the session's write that was seen last; 0 if none was seen.
     pub number: u64,
+    /// The version of that write; `None` if it is not known.
+    pub numbered: Option<LeaseVersion>,
     /// The writes that were seen since then and that have no higher number, at most
-    /// [`REPEATS_MAX`]. An edit of the Lease by a user counts as well.
+    /// [`REPEATS_MAX`]. An edit of the Lease by a user counts as well. A read of that write again
+    /// shows that the reads in between were old, so the count begins anew.
     pub repeats: u32,
 }
 
@@ -111,6 +114,7 @@ impl Watch {
             viewed: None,
             longest: None,
             number: lease.number,
+            numbered: Some(lease.version),
             repeats: 0,
         };
         watch.seen(now, lease);
@@ -174,7 +178,15 @@ impl Watch {
     #[must_use]
     pub fn missing(now: Moment) -> Self {
         let stage = WatchStage::Revoked { since: now };
-        Self { stage, ack: Ack::default(), viewed: None, longest: None, number: 0, repeats: 0 }
+        Self {
+            stage,
+            ack: Ack::default(),
+            viewed: None,
+            longest: None,
+            number: 0,
+            numbered: None,
+            repeats: 0,
+        }
     }
 
     /// Returns whether the lease was not seen to change for its whole duration.
@@ -343,7 +355,9 @@ impl Watch {
             Holder::Revoked => {
                 let seen = self.held().filter(|_| lease.number == self.number);
                 self.revoked(seen.map_or(now, |(_, since)| since));
-                self.number = self.number.max(lease.number);
+                if self.number < lease.number {
+                    (self.number, self.numbered) = (lease.number, None);
+                }
             }
             Holder::Session => match self.stage {
                 // Only a higher number is a renewal. Another version under the same number may be an
@@ -355,9 +369,12 @@ impl Watch {
                     let is_renewal = self.number < lease.number;
                     let since = if is_renewal { now } else { since };
                     let repeats = self.repeats.saturating_add(1).min(REPEATS_MAX);
-                    self.repeats = if is_renewal { 0 } else { repeats };
+                    let is_again = self.numbered == Some(lease.version);
+                    self.repeats = if is_renewal || is_again { 0 } else { repeats };
                     self.stage = WatchStage::Held { version: lease.version, since };
-                    self.number = self.number.max(lease.number);
+                    if is_renewal {
+                        (self.number, self.numbered) = (lease.number, Some(lease.version));
+                    }
                 }
                 // No write follows a revocation, so the store was rolled back to a time before the
                 // revocation.
@@ -376,7 +393,7 @@ impl Watch {
 
     fn holds(&mut self, now: Moment, lease: &Lease) {
         self.stage = WatchStage::Held { version: lease.version, since: now };
-        self.number = lease.number;
+        (self.number, self.numbered) = (lease.number, Some(lease.version));
     }
 
     /// Reopens an end that rests on the store, since the store was rolled back. The session is
@@ -401,7 +418,7 @@ impl Watch {
             WatchStage::Held { version, .. } | WatchStage::Revoking { version, .. } => {
                 self.stage = WatchStage::Held { version, since: now };
                 // The restored Lease may have a write that was not seen before, and that renews nothing.
-                self.number = 0;
+                (self.number, self.numbered) = (0, None);
                 false
             }
             WatchStage::Ended(Proof::ProcessEnded) => false,

@@ -26,7 +26,7 @@ impl Proofs {
                 tracked;
             (session, began, former, lookup, is_elder, has_reset).hash(hasher);
             life_digest(watch, now, terms, stored(session), hasher);
-            let Watch { stage: _, ack, viewed, longest, number: _, repeats } = watch;
+            let Watch { stage: _, ack, viewed, longest, number: _, numbered: _, repeats } = watch;
             (ack, viewed, longest, repeats).hash(hasher);
         }
     }

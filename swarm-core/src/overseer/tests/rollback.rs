@@ -289,6 +289,21 @@ fn a_session_whose_numbers_do_not_rise_is_silent_and_delays_grants_no_longer() {
 }
 
 #[test]
+fn old_reads_of_a_lease_raise_no_suspicion_once_its_newest_write_is_read_again() {
+    let mut overseer = overseer();
+    overseer.note(at(0), &naming(id(1)));
+    let mut suspected = Vec::new();
+    for n in [13, 11, 12, 13, 11, 12, 11, 13] {
+        let facts = new(n);
+        let lease = Lease { number: n, ..facts.lease };
+        overseer.learn(at(0), Fact::Lease(id(1), LeaseFacts { lease, ..facts }));
+        suspected.push(overseer.suspicions(at(0), START).remove(&id(1)));
+    }
+    let uncounted = Some(Suspicion::UncountedRenewals);
+    assert_eq!(suspected, [None, None, None, None, None, None, uncounted, None]);
+}
+
+#[test]
 fn a_session_that_claimed_more_than_the_swarm_is_awaited_by_the_terms_of_the_swarm() {
     let mut overseer = overseer();
     overseer.note(at(0), &naming(id(1)));
