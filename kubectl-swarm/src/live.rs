@@ -239,7 +239,7 @@ pub(crate) fn job_names(scope: &Scope, swarm: Option<&str>, start: &str) -> Vec<
         let mut found = Vec::new();
         for swarm in &chosen(proxy, namespace, swarm).await? {
             let ledger = pool::ledger(proxy, namespace, swarm, Reach::All).await?;
-            let jobs = ledger.iter().flat_map(|(_, ledger)| ledger.cells.jobs.keys());
+            let jobs = ledger.iter().flat_map(|it| it.ledger.cells.jobs.keys());
             let jobs = jobs.filter(|name| name.as_str().starts_with(start));
             found.extend(jobs.map(ToString::to_string));
         }
@@ -254,7 +254,7 @@ pub(crate) fn worker_names(scope: &Scope, swarm: Option<&str>) -> Vec<String> {
         let mut found = Vec::new();
         for swarm in &chosen(proxy, namespace, swarm).await? {
             let ledger = pool::ledger(proxy, namespace, swarm, Reach::Jobs(&[])).await?;
-            let slots = ledger.iter().flat_map(|(_, ledger)| ledger.slots.values());
+            let slots = ledger.iter().flat_map(|it| it.ledger.slots.values());
             found.extend(slots.map(|record| record.worker.clone()));
         }
         found.truncate(COMPLETED_MAX);

@@ -8,10 +8,12 @@
 //! The ledger that was read or saved last is cached, so that a turn does not read the file again.
 //! If another writer was faster, the save conflicts, since it compares with the file itself.
 
+use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -49,6 +51,21 @@ impl FileLedgerStore {
         file::create_dir(dir)?;
         let (path, lock) = (dir.join("ledger.json"), dir.join("ledger.lock"));
         Ok(Self { path, lock, last: Arc::default() })
+    }
+
+    /// Reads the ledger in `dir` and the time of its last write, for an answer to a person; `None`
+    /// without a ledger. Nothing is created.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or is not a ledger of a known format.
+    pub fn peek(dir: &Path) -> Result<Option<(Ledger, SystemTime)>, StoreError> {
+        let (path, lock) = (dir.join("ledger.json"), dir.join("ledger.lock"));
+        let store = Self { path, lock, last: Arc::default() };
+        // A write in between makes the time too early, by less than the time of the read.
+        let written = fs::symlink_metadata(&store.path).and_then(|found| found.modified());
+        let Some((ledger, _)) = store.read()? else { return Ok(None) };
+        Ok(Some((ledger, written.map_err(|error| store.unavailable(error))?)))
     }
 
     /// Returns the ledger that this store read or saved last.

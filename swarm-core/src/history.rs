@@ -6,6 +6,7 @@
 //! passes them in.
 
 mod causes;
+mod late;
 mod recorder;
 mod size;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 use crate::JobName;
 use crate::verdict::counted;
 
+pub use late::{RECENT, Scope, catch_up};
 pub use recorder::{Begin, MOVES_MAX, PIECE_MAX_MS, Recorded, Recorder, Turned};
 pub use size::fit;
 
@@ -236,4 +238,11 @@ impl JobMove {
         let time = self.running?.checked_sub(self.acknowledged?)?;
         u64::try_from(time).ok().map(Duration::from_millis)
     }
+}
+
+/// Returns the time from `start_ms` to `now_ms`; negative if the clock went back.
+fn since(start_ms: u64, now_ms: u64) -> i64 {
+    let later = i64::try_from(now_ms.saturating_sub(start_ms)).unwrap_or(i64::MAX);
+    let earlier = i64::try_from(start_ms.saturating_sub(now_ms)).unwrap_or(i64::MAX);
+    later - earlier
 }

@@ -8,13 +8,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use swarm_core::JobName;
-use swarm_core::history::Episode;
+use swarm_core::history::{Episode, Scope as JobScope, catch_up};
 use swarm_terminal::output::{WRONG, complain, terminal_columns};
 use swarm_terminal::show::{Answer, Display};
 use swarm_view::history::{self, History, JobHistory, OneOrSeveral, Past};
 use swarm_view::pool::PoolName;
 
 use super::objects::Metadata;
+use super::pool::{self, Reach};
 use super::{Failure, Scope, has_no_job_for, has_no_swarm, names, paths, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
@@ -213,10 +214,13 @@ async fn answer(
     job: Option<&JobName>,
 ) -> Result<Answer, Failure> {
     let swarm = args.swarm.as_deref();
-    let mut found = if args.all_namespaces {
-        all_histories(proxy).await?
+    let (mut found, late) = if args.all_namespaces {
+        // A table of the ledgers of all namespaces has no column for them.
+        (all_histories(proxy).await?, Vec::new())
     } else {
-        histories(proxy, namespace, swarm).await?
+        let mut found = histories(proxy, namespace, swarm).await?;
+        let late = follow_ledgers(proxy, namespace, &mut found, job).await;
+        (found, late)
     };
     if let Some(job) = job {
         let has_moved = |it: &Found| of(&it.episodes).has_moved(job.as_str());
@@ -271,29 +275,41 @@ async fn answer(
         jobs.into_iter().map(str::to_owned).collect()
     };
     let answer = args.display.answer(true, text, document, names)?;
-    Ok(answer.with_complaints(late(proxy, namespace, &found).await))
+    Ok(answer.with_complaints(late))
 }
 
-/// Returns a sentence about each history that lacks the newest revisions. Without the right to read
-/// ledgers there is none.
-async fn late(proxy: &Proxy, namespace: &str, found: &[Found]) -> Vec<String> {
-    if namespace.is_empty() {
-        // A table of all namespaces has no column for them.
-        return Vec::new();
-    }
+/// Adds the moves that a ledger has and its history lacks, of all jobs or of one. Returns a sentence
+/// about each ledger that is newer than its history and was not read. Without the right to read ledgers
+/// there is none.
+async fn follow_ledgers(
+    proxy: &Proxy,
+    namespace: &str,
+    found: &mut [Found],
+    job: Option<&JobName>,
+) -> Vec<String> {
     let ledgers = proxy.table(&paths::ledgers(namespace)).await.ok().flatten().unwrap_or_default();
-    let of = |Found { name, episodes, .. }: &Found| {
-        let own = ledgers.rows().find(|row| row.text("Swarm") == name)?;
-        let present: u64 = own.text("Revision").parse().ok()?;
+    let mut unread = Vec::new();
+    for Found { name, episodes, .. } in found {
+        let own = ledgers.rows().find(|row| row.text("Swarm") == name.as_str());
+        let present = own.and_then(|row| row.text("Revision").parse::<u64>().ok());
         let end = of(episodes).end();
-        (end < present).then(|| {
-            format!(
+        // A history that has everything costs no further read.
+        let Some(present) = present.filter(|present| end < *present) else { continue };
+        let (reach, scope) = match job {
+            Some(job) => (Reach::Jobs(std::slice::from_ref(job)), JobScope::One(job)),
+            None => (Reach::All, JobScope::All),
+        };
+        match pool::ledger(proxy, namespace, name, reach).await {
+            Ok(Some(read)) => catch_up(episodes, &read.ledger, read.written_ms, scope),
+            Ok(None) => {}
+            Err(sentence) => unread.push(format!(
                 "note: the history of `{name}` ends at revision {end}, and the present one is \
-                 {present}; the operator writes it at most every 30 s"
-            )
-        })
-    };
-    found.iter().filter_map(of).collect()
+                 {present}; the operator writes it at most every 30 s, and the ledger was not read: \
+                 {sentence}"
+            )),
+        }
+    }
+    unread
 }
 
 /// Prints the jobs that have another worker than at an earlier revision. Exit code 3 if the history
@@ -310,7 +326,8 @@ pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
 }
 
 async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
-    let found = histories(proxy, namespace, args.swarm.as_deref()).await?;
+    let mut found = histories(proxy, namespace, args.swarm.as_deref()).await?;
+    let late = follow_ledgers(proxy, namespace, &mut found, None).await;
     let one = match found.as_slice() {
         [one] => one,
         [] => return Err(Failure::No(format!("namespace `{namespace}` has no Swarm"))),
@@ -326,5 +343,5 @@ async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<A
     let document = || json!(difference);
     let text = |_| difference.text();
     let answer = args.display.answer(true, text, document, || difference.jobs())?;
-    Ok(answer.with_complaints(late(proxy, namespace, &found).await))
+    Ok(answer.with_complaints(late))
 }

@@ -45,6 +45,23 @@ pub(super) struct Metadata {
     pub(super) deletion_timestamp: Option<Timestamp>,
     pub(super) annotations: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
+    managed_fields: Vec<ManagedFields>,
+}
+
+/// The fields of an object that one program wrote.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ManagedFields {
+    time: Option<Timestamp>,
+}
+
+impl Metadata {
+    /// Returns the time of the newest write of the object, in milliseconds of Unix time; 0 if the API
+    /// server does not say.
+    pub(super) fn written_ms(&self) -> u64 {
+        let newest = self.managed_fields.iter().filter_map(|it| it.time).max();
+        newest.and_then(|time| u64::try_from(time.as_millisecond()).ok()).unwrap_or_default()
+    }
 }
 
 /// A Swarm.
@@ -179,6 +196,8 @@ impl SwarmObject {
 /// The main object of a ledger.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LedgerObject {
+    #[serde(default)]
+    pub(super) metadata: Metadata,
     pub(super) spec: LedgerSpec,
 }
 

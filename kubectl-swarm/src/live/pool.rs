@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use swarm_core::handover::{Cell, Record, SessionId};
-use swarm_core::history::Episode;
+use swarm_core::history::{Episode, Scope, catch_up};
 use swarm_core::parts;
 use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
 use swarm_view::history::Past;
@@ -123,7 +123,7 @@ impl LivePool {
             episodes,
         );
         let Some(swarm) = swarm? else { return Ok(None) };
-        let (operator, ledger) = ledger?.unwrap_or_else(|| (None, Ledger::new(0)));
+        let StoredLedger { operator, ledger, written_ms } = ledger?.unwrap_or_default();
         let sessions = sessions(&ledger, reach);
         let ((leases, hidden), (views, also_hidden)) = if let Some(sessions) = sessions {
             reports_of(proxy, namespace, &sessions).await?
@@ -135,7 +135,10 @@ impl LivePool {
         let pool = Self::of(swarm, operator, ledger, &leases, views, proxy.now());
         let hidden = hidden.or(also_hidden);
         let (episodes, without_episodes) = match episodes {
-            Ok(episodes) => (episodes, None),
+            Ok(mut episodes) => {
+                catch_up(&mut episodes, &pool.ledger, written_ms, Scope::All);
+                (episodes, None)
+            }
             Err(sentence) => (Vec::new(), Some(sentence)),
         };
         Ok(Some(Self { hidden, episodes, without_episodes, ..pool }))
@@ -470,20 +473,37 @@ fn visible<T>(read: Result<Option<Vec<T>>, Unread>) -> Result<Visible<T>, String
     }
 }
 
-/// Reads the ledger of a Swarm, and the replica that writes it if several share the Swarms. Returns
-/// `None` if the Swarm has no ledger yet.
+/// The ledger of a Swarm.
+#[derive(Clone, Debug)]
+pub(super) struct StoredLedger {
+    /// The replica of the operator that writes it, if several share the Swarms.
+    operator: Option<String>,
+    pub(super) ledger: Ledger,
+    /// The time of its last write, in milliseconds of Unix time.
+    pub(super) written_ms: u64,
+}
+
+impl Default for StoredLedger {
+    fn default() -> Self {
+        Self { operator: None, ledger: Ledger::new(0), written_ms: 0 }
+    }
+}
+
+/// Reads the ledger of a Swarm. Returns `None` if the Swarm has no ledger yet.
 pub(super) async fn ledger(
     proxy: &Proxy,
     namespace: &str,
     swarm: &str,
     reach: Reach<'_>,
-) -> Result<Option<(Option<String>, Ledger)>, String> {
+) -> Result<Option<StoredLedger>, String> {
     let all = proxy.table(&paths::ledgers(namespace)).await?.unwrap_or_default();
     let own = all.rows().find(|row| row.text("Swarm") == swarm);
     let Some(own) = own.map(|row| row.text("Name").to_owned()) else { return Ok(None) };
     let path = format!("{}/{own}", paths::ledgers(namespace));
     for _ in 0..READS_MAX {
-        let Some(LedgerObject { spec, .. }) = proxy.object(&path).await? else { return Ok(None) };
+        let Some(LedgerObject { metadata, spec }) = proxy.object(&path).await? else {
+            return Ok(None);
+        };
         let names = wanted(&spec.holdings.parts, reach);
         // A part without jobs has no object.
         let names: Vec<_> = names.into_iter().filter(|name| !name.ends_with(EMPTY)).collect();
@@ -497,7 +517,8 @@ pub(super) async fn ledger(
         // A part is removed once a newer ledger names another one.
         if let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() {
             let operator = spec.writer.as_ref().map(|writer| writer.member.clone());
-            return Ok(Some((operator, spec.ledger(parts)?)));
+            let (ledger, written_ms) = (spec.ledger(parts)?, metadata.written_ms());
+            return Ok(Some(StoredLedger { operator, ledger, written_ms }));
         }
     }
     Err(format!("the ledger {own} changed {READS_MAX} times while it was read; try again"))

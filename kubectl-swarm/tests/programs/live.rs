@@ -186,6 +186,51 @@ fn a_number_of_episodes_limits_every_format_of_a_history() {
 }
 
 #[test]
+fn a_move_is_in_the_answers_before_the_history_has_it() {
+    let came = json!({"job": "a", "to": "ingest-1", "reason": "new", "revision": 1,
+        "grantedMs": 0, "runningMs": 900});
+    let episode = json!({"startMs": 1_764_300_000_000_u64, "endMs": 1_764_300_000_900_u64,
+        "causes": ["the pool is new"], "firstRevision": 0, "lastRevision": 1, "counts": {"new": 1},
+        "moves": [came]});
+    let ledger = format!("{GROUP}/swarmledgers/statefulset.ingest");
+    let with_ledger = |revision: &str, answer: Option<Value>| {
+        let mut answers = answers();
+        let history = json!({"metadata": {"name": "cameras"}, "spec": {"episodes": [episode]}});
+        answers.insert(format!("{GROUP}/swarmhistories"), json!({"items": [history]}));
+        answers.insert(format!("{GROUP}/swarmhistories/cameras"), history);
+        let row: &[&str] = &["statefulset.ingest", "cameras", revision];
+        let rows = table(&["Name", "Swarm", "Revision"], &[row]);
+        answers.insert(format!("{GROUP}/swarmledgers as table"), rows);
+        let written = json!([{"time": "2025-11-28T04:00:00Z"}]);
+        answers.get_mut(&ledger).unwrap()["metadata"]["managedFields"] = written;
+        if let Some(answer) = answer {
+            answers.insert(ledger.clone(), answer);
+        }
+        answers
+    };
+    let late = with_ledger("7", None);
+    let (_, printed, said) = run(late.clone(), &["history", "a"]);
+    let last = printed.lines().last().unwrap();
+    let expected = "2025-11-28T04:00:00Z  ingest-1  ingest-0  recent ";
+    assert!(last.starts_with(expected) && said.is_empty(), "{printed}{said}");
+    let (_, printed, _) = run(late.clone(), &["history"]);
+    assert!(printed.contains("recent 1") && printed.contains("1-7"), "{printed}");
+    let (_, printed, _) = run(late.clone(), &["diff", "1"]);
+    let expected = "ingest-0\n  + a  from ingest-1, recent\ningest-1\n  - a  to ingest-0, recent\n";
+    assert_eq!(anstream::adapter::strip_str(&printed).to_string(), expected);
+    let (_, printed, _) = run(late, &["explain", "a"]);
+    assert!(printed.contains("from ingest-1, 2025-11-28T04:00:00Z"), "{printed}");
+    // The ledger is not read while the history has its revision.
+    let at_rest = with_ledger("1", Some(forbidden("swarmledgers.swarm.k8slab.info")));
+    let (_, printed, said) = run(at_rest, &["history", "a"]);
+    assert!(printed.ends_with("the pool is new\n") && said.is_empty(), "{printed}{said}");
+    let hidden = with_ledger("7", Some(forbidden("swarmledgers.swarm.k8slab.info")));
+    let (_, _, said) = run(hidden, &["history", "a"]);
+    let expected = "note: the history of `cameras` ends at revision 1, and the present one is 7;";
+    assert!(said.contains(expected) && said.contains("the ledger was not read"), "{said}");
+}
+
+#[test]
 fn explain_names_the_right_that_is_missing_instead_of_an_answer_without_it() {
     let history = format!("{GROUP}/swarmhistories/cameras");
     let refused = forbidden("swarmhistories.swarm.k8slab.info");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::causes::{Edits, Facts};
-use super::{Episode, JobEdit, JobMove, LEAVING, QUARANTINED, RETURNED};
+use super::{Episode, JobEdit, JobMove, LEAVING, QUARANTINED, RETURNED, since};
 use crate::handover::{Cell, SessionId};
 use crate::hash::{digest_and, hash_name, mix};
 use crate::merge::side_by_side;
@@ -570,11 +570,4 @@ fn recount(counts: &mut BTreeMap<String, u64>, before: &str) {
         }
     }
     *counts.entry(RETURNED.to_owned()).or_default() += 1;
-}
-
-/// Returns the time from `start_ms` to `now_ms`; negative if the clock went back.
-fn since(start_ms: u64, now_ms: u64) -> i64 {
-    let later = i64::try_from(now_ms.saturating_sub(start_ms)).unwrap_or(i64::MAX);
-    let earlier = i64::try_from(start_ms.saturating_sub(now_ms)).unwrap_or(i64::MAX);
-    later - earlier
 }

@@ -399,3 +399,79 @@ mod text {
         }
     }
 }
+
+/// Returns the moves of the last episode in words.
+fn moves(episodes: &[Episode]) -> Vec<String> {
+    let last = episodes.last().unwrap();
+    let shown = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
+    let of = |it: &JobMove| {
+        let state = if it.granted.is_some() { "runs" } else { "waits" };
+        format!("{} {} {} {} {state}", it.job, shown(&it.from), shown(&it.to), it.reason)
+    };
+    last.moves.iter().map(of).collect()
+}
+
+#[test]
+fn a_history_has_a_move_as_soon_as_the_ledger_has_it() {
+    let mut pool = Pool::new(&["a", "b", "c", "d"], 2);
+    let mut kept = vec![pool.settled()];
+    let known = pool.ledger.clone();
+    let caught_up = |kept: &[Episode], ledger: &Ledger| {
+        let mut episodes = kept.to_vec();
+        catch_up(&mut episodes, ledger, 90_000, Scope::All);
+        episodes
+    };
+    assert_eq!(caught_up(&kept, &known), kept, "nothing is late");
+    // The worker of half of the jobs ends, and comes back as another session.
+    pool.workers.truncate(1);
+    pool.desired.replicas = Some(1);
+    let _ = pool.turn();
+    let _ = pool.acknowledge();
+    let late = caught_up(&kept, &pool.ledger);
+    assert_eq!(late.len(), 2);
+    let lost: Vec<_> = kept[0].moves.iter().filter(|it| it.to.as_deref() == Some("w-1")).collect();
+    assert_eq!(lost.len(), 2);
+    let expected: Vec<_> =
+        lost.iter().map(|it| format!("{} w-1 w-0 recent runs", it.job)).collect();
+    assert_eq!(moves(&late), expected);
+    let open = late.last().unwrap();
+    assert_eq!((open.first_revision, open.start_ms), (kept[0].last_revision, 90_000));
+    assert_eq!((open.last_revision, open.is_open), (pool.ledger.revision(), true));
+    assert_eq!(open.counts, [(RECENT.to_owned(), 2)].into());
+    let mut of_one = kept.clone();
+    catch_up(&mut of_one, &pool.ledger, 90_000, Scope::One(&lost[0].job));
+    assert_eq!(moves(&of_one), expected[..1]);
+    // Moves without details leave the previous workers open.
+    kept[0].omitted = 1;
+    assert_eq!(caught_up(&kept, &pool.ledger), kept);
+}
+
+#[test]
+fn a_move_that_goes_on_in_a_history_gets_its_end_from_the_ledger() {
+    let mut pool = Pool::new(&["a", "b", "c", "d"], 1);
+    let kept = pool.settled();
+    pool.workers.push((READY, 9));
+    pool.desired.replicas = Some(2);
+    let _ = pool.turn();
+    let open = pool.recorder.open().unwrap().clone();
+    let moving: Vec<_> = open.moves.iter().map(|it| it.job.clone()).collect();
+    assert!(open.is_open && moving.len() == 2, "{open:?}");
+    let mut episodes = vec![kept, open];
+    let before = episodes.clone();
+    catch_up(&mut episodes, &pool.ledger, 90_000, Scope::All);
+    assert_eq!(episodes, before, "the history has what the ledger has");
+    let _ = pool.acknowledge();
+    pool.desired.jobs =
+        jobs(["a", "b", "c", "d"].into_iter().filter(|it| *it != moving[0].as_str())).unwrap();
+    catch_up(&mut episodes, &pool.ledger, 90_000, Scope::All);
+    let ends: Vec<_> = moving.iter().map(|job| format!("{job} w-0 w-1 balance runs")).collect();
+    assert_eq!(moves(&episodes), ends, "the reason is known");
+    assert!(!episodes[1].is_open && episodes[1].is_cut);
+    assert!(episodes[2].counts.is_empty(), "these moves are counted already");
+    let mut later = episodes.clone();
+    for _ in 0..4 {
+        let _ = pool.acknowledge();
+    }
+    catch_up(&mut later, &pool.ledger, 91_000, Scope::All);
+    assert_eq!(moves(&later), [format!("{} w-1 - removed waits", moving[0])]);
+}

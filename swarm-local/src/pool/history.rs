@@ -7,11 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use swarm_adapters_host::clock::unix_ms;
 use swarm_adapters_host::file::{self, ReadError};
+use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_core::handover::SessionId;
-use swarm_core::history::{Episode, Recorded, Recorder, Turned, fit};
+use swarm_core::history::{Episode, Recorded, Recorder, Scope, Turned, catch_up, fit};
+use swarm_core::ports::StoreError;
 use swarm_core::{Decision, Desired, JobName, JobPhase, Ledger, Observed, Phases, Unacknowledged};
 use swarm_view::history::read_episode;
 
@@ -139,8 +142,9 @@ fn ends_a_line(path: &Path) -> bool {
     last().map_or(true, |last| last == *b"\n")
 }
 
-/// Reads the history of the pool in `dir`, the newest episode last. The second result is a sentence
-/// about a file that exists and was not read, or about damaged lines: a full disk cuts lines.
+/// Reads the history of the pool in `dir`, the newest episode last. An episode that goes on is not in the
+/// file, so its moves come from the ledger. The second result is a sentence about a file that exists and
+/// was not read, or about damaged lines: a full disk cuts lines.
 pub(crate) fn read(dir: &Path) -> (Vec<Episode>, Option<String>) {
     let (mut episodes, mut unread) = (Vec::new(), None);
     for name in NAMES.iter().rev() {
@@ -165,7 +169,26 @@ pub(crate) fn read(dir: &Path) -> (Vec<Episode>, Option<String>) {
             }
         }
     }
+    if let Err(error) = follow_ledger(dir, &mut episodes) {
+        unread.get_or_insert_with(|| format!("the newest moves were not read: {error}"));
+    }
     (episodes, unread)
+}
+
+/// Adds the moves that the ledger has and the history lacks.
+fn follow_ledger(dir: &Path, episodes: &mut Vec<Episode>) -> Result<(), StoreError> {
+    let written =
+        |name| fs::symlink_metadata(dir.join(name)).and_then(|found| found.modified()).ok();
+    // An episode is written after the ledger. A large ledger costs nothing at rest.
+    if written("ledger.json") <= written(NAMES[0]) {
+        return Ok(());
+    }
+    if let Some((ledger, written)) = FileLedgerStore::peek(dir)? {
+        let written = written.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let written_ms = u64::try_from(written.as_millis()).unwrap_or_default();
+        catch_up(episodes, &ledger, written_ms, Scope::All);
+    }
+    Ok(())
 }
 
 /// Reads a line of the file; `None` for a line that was cut.

@@ -83,6 +83,36 @@ fn the_history_names_the_edited_fields_and_shows_no_text_of_them() {
 }
 
 #[test]
+fn a_move_that_goes_on_is_in_the_history_at_once() {
+    let machine = Machine::new();
+    let go = machine.path().join("go");
+    let waits = format!("while [ ! -e {} ]; do sleep 0.05; done; exit", go.display());
+    let runs = format!("trap '{waits}' TERM; while :; do sleep 0.05; done");
+    let runner = format!("runner: {{command: [sh, -c, \"{runs}\"]}}");
+    machine.write(&manifest(4).replace("runner: {log: {}}", &runner));
+    let _operator = machine.settled();
+    let holder = |job: &str| machine.job(job)["worker"].as_str().map(str::to_owned);
+    let before = holder("camera-1").unwrap();
+    let slot = i32::from(before.ends_with("-0"));
+    machine.edit("{name: camera-1,", &format!("{{name: camera-1, pin: {slot},"));
+    let reason = || {
+        let history = machine.document(&["history", "camera-1"]);
+        let last = history["moves"].as_array()?.last()?["move"].clone();
+        Some((last["reason"].as_str()?.to_owned(), last["from"].as_str().map(str::to_owned)))
+    };
+    // Its worker cannot stop the job yet.
+    until("the move in the history", || {
+        reason().filter(|it| *it == ("recent".to_owned(), Some(before.clone())))
+    });
+    let revision = machine.document(&["history"])["episodes"][0]["lastRevision"].to_string();
+    let differs = machine.asks(&["diff", &revision]);
+    assert!(differs.contains("- camera-1  recent"), "{differs}");
+    File::create(go).unwrap();
+    until("its reason", || reason().filter(|(reason, _)| reason == "pin"));
+    assert_ne!(holder("camera-1"), Some(before));
+}
+
+#[test]
 fn a_file_that_stays_open_takes_effect_when_it_is_closed_and_its_writer_is_named() {
     with_60_jobs(|machine, operator| {
         let text = manifest(61);
