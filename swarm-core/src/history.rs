@@ -7,6 +7,8 @@
 
 mod causes;
 mod late;
+#[cfg(feature = "serde")]
+mod packed;
 mod recorder;
 mod size;
 
@@ -21,6 +23,8 @@ use crate::JobName;
 use crate::verdict::counted;
 
 pub use late::{RECENT, Scope, catch_up};
+#[cfg(feature = "serde")]
+pub use packed::Kept;
 pub use recorder::{Begin, MOVES_MAX, PIECE_MAX_MS, Recorded, Recorder, Turned};
 pub use size::fit;
 

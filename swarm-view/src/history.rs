@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use swarm_core::history::{Episode, JobEdit, JobMove};
+use swarm_core::history::{Episode, JobEdit, JobMove, Kept};
 
 use crate::age::age;
 use crate::pool::PoolName;
@@ -445,6 +445,15 @@ fn stood_still(episode: &Episode, it: &JobMove) -> String {
         Some(time) => time,
         None if episode.is_open && it.granted.is_none() => "goes on".to_owned(),
         None => String::new(),
+    }
+}
+
+/// Reads an item of a stored history: an episode, or several that are packed into one item.
+#[must_use]
+pub fn read_item(document: Value) -> Vec<Episode> {
+    match Kept::deserialize(&document) {
+        Ok(kept) => kept.into_episodes(),
+        Err(_) => read_episode(document).into_iter().collect(),
     }
 }
 

@@ -91,7 +91,7 @@ struct HistorySpec {
 impl HistoryObject {
     fn episodes(self) -> Vec<Episode> {
         let all = self.spec.episodes.into_iter();
-        all.filter_map(history::read_episode).collect()
+        all.flat_map(history::read_item).collect()
     }
 }
 

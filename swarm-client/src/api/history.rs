@@ -1,8 +1,8 @@
 //! The resource `SwarmHistory`: the recent moves of a Swarm's jobs, for people.
 
 use kube::{CustomResource, KubeSchema};
-use serde::{Deserialize, Deserializer, Serialize};
-use swarm_core::history::{Episode, fit};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use swarm_core::history::{Episode, Kept};
 
 /// Recent changes of a Swarm. It has the name of the Swarm, and goes with the Swarm.
 ///
@@ -22,7 +22,7 @@ use swarm_core::history::{Episode, fit};
 pub struct SwarmHistorySpec {
     /// Episodes, the newest last: from the moment when the pool was not settled until it was settled
     /// again. `kubectl swarm history` shows them.
-    #[serde(default, deserialize_with = "readable")]
+    #[serde(default, deserialize_with = "readable", serialize_with = "stored")]
     #[schemars(schema_with = "episodes")]
     pub episodes: Vec<Episode>,
 }
@@ -39,26 +39,32 @@ impl SwarmHistorySpec {
     /// use swarm_core::history::Episode;
     ///
     /// let spec = SwarmHistorySpec::of(vec![Episode::default(); 1_000]).unwrap();
-    /// assert!(spec.episodes.len() < 100);
+    /// assert!(spec.episodes.len() < 1_000);
     /// ```
     #[must_use]
     pub fn of(mut episodes: Vec<Episode>) -> Option<Self> {
         let mut bytes_max = HISTORY_BYTES_MAX;
         loop {
-            fit(&mut episodes, bytes_max);
-            let bytes = serde_json::to_vec(&episodes).map_or(usize::MAX, |json| json.len());
+            let kept = Kept::of(&mut episodes, bytes_max);
+            let bytes = serde_json::to_vec(&kept).map_or(usize::MAX, |json| json.len());
             if bytes <= HISTORY_BYTES_MAX {
                 return (!episodes.is_empty()).then_some(Self { episodes });
             }
-            bytes_max /= 2;
+            bytes_max -= bytes_max.div_ceil(8);
         }
     }
 }
 
 /// Reads the episodes of a list that can be read. A person may have edited the object.
 fn readable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Episode>, D::Error> {
-    let all = Vec::<serde_json::Value>::deserialize(from)?;
-    Ok(all.into_iter().filter_map(|it| serde_json::from_value(it).ok()).collect())
+    let all = Vec::<serde_json::Value>::deserialize(from)?.into_iter();
+    let kept = all.filter_map(|it| serde_json::from_value::<Kept>(it).ok());
+    Ok(kept.flat_map(Kept::into_episodes).collect())
+}
+
+/// Writes the episodes with each name once.
+fn stored<S: Serializer>(episodes: &[Episode], to: S) -> Result<S::Ok, S::Error> {
+    Kept::of(&mut episodes.to_vec(), HISTORY_BYTES_MAX).serialize(to)
 }
 
 /// The schema of the episodes: one value with free fields, so that a later operator may add some.

@@ -4,13 +4,13 @@ use super::{Episode, JobEdit, JobMove};
 use crate::JobName;
 
 /// An upper bound of the bytes of an episode in JSON, without texts and moves.
-const EPISODE: usize = 340;
+pub(super) const EPISODE: usize = 340;
 
 /// An upper bound of the bytes of an edit of jobs in JSON, without texts.
 const EDIT: usize = 65;
 
 /// The edits of an episode have at most the bytes of the history divided by this.
-const EDITS_SHARE: usize = 8;
+pub(super) const EDITS_SHARE: usize = 8;
 
 /// An upper bound of the bytes of a move in JSON, without texts.
 const MOVE: usize = 240;
@@ -59,7 +59,7 @@ pub fn fit(episodes: &mut Vec<Episode>, bytes_max: usize) {
 
 /// Leaves out edited jobs of an episode until its edits have at most `bytes_max` bytes. The newest ones
 /// are kept.
-fn fit_edits(episode: &mut Episode, bytes_max: usize) {
+pub(super) fn fit_edits(episode: &mut Episode, bytes_max: usize) {
     let mut left = bytes_max;
     episode.keep_edited(|edit| {
         let fits = |size: usize| {
@@ -73,6 +73,12 @@ fn fit_edits(episode: &mut Episode, bytes_max: usize) {
         let sizes = sizes.enumerate().map(|(n, size)| if n == 0 { head + size } else { size });
         sizes.map(fits).take_while(|fits| *fits).count()
     });
+}
+
+/// Returns an upper bound of the bytes of an episode with its details.
+#[cfg(feature = "serde")]
+pub(super) fn whole(episode: &Episode) -> usize {
+    header(episode) + episode.moves.iter().map(size).sum::<usize>()
 }
 
 fn header(episode: &Episode) -> usize {
@@ -93,7 +99,7 @@ fn size(it: &JobMove) -> usize {
 }
 
 /// Returns the bytes of a string in JSON.
-fn text(text: &str) -> usize {
+pub(super) fn text(text: &str) -> usize {
     let byte = |byte: u8| match byte {
         b'"' | b'\\' => 2,
         0..0x20 | 0x7f => 6,

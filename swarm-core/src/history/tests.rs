@@ -346,6 +346,8 @@ fn more_edits_than_fit_are_counted_and_the_newest_are_kept() {
 #[cfg(feature = "serde")]
 mod text {
     use proptest::prelude::*;
+    use serde::Deserialize as _;
+    use serde_json::json;
 
     use super::*;
 
@@ -392,11 +394,107 @@ mod text {
                 omitted: u64::MAX,
             };
             let mut history: Vec<_> = moves.into_iter().map(episode).collect();
+            let mut packed = history.clone();
             fit(&mut history, bytes_max);
             let json = serde_json::to_string(&history).unwrap();
             prop_assert!(json.len() <= bytes_max.max(2), "{} of {bytes_max}", json.len());
             prop_assert_eq!(serde_json::from_str::<Vec<Episode>>(&json).unwrap(), history);
+            let all = Kept::of(&mut packed, bytes_max);
+            prop_assert_eq!(without_digests(read(&json!(all))), without_digests(packed));
         }
+    }
+
+    fn without_digests(mut episodes: Vec<Episode>) -> Vec<Episode> {
+        let older = episodes.len().saturating_sub(1);
+        episodes[..older].iter_mut().for_each(|it| it.holders.clear());
+        episodes
+    }
+
+    fn read(kept: &serde_json::Value) -> Vec<Episode> {
+        let kept = Vec::<Kept>::deserialize(kept).unwrap();
+        kept.into_iter().flat_map(Kept::into_episodes).collect()
+    }
+
+    /// A history of a pool with 40 jobs and long names. Every minute another job moves.
+    fn a_move_a_minute(moves: u64) -> Vec<Episode> {
+        let episode = |n: u64| {
+            let job = format!("camera-entrance-north-{:03}", n * 7 % 40);
+            Episode {
+                start_ms: 1_796_000_000_000 + n * 60_000,
+                end_ms: 1_796_000_000_000 + n * 60_000 + 2_345,
+                causes: vec![format!("job {job} was changed (pin)")],
+                first_revision: 3 * n,
+                last_revision: 3 * n + 3,
+                counts: [("pin".to_owned(), 1)].into(),
+                moves: vec![JobMove {
+                    job: job.parse().unwrap(),
+                    from: Some(format!("recorder-{}", n % 4)),
+                    to: Some(format!("recorder-{}", (n + 1) % 4)),
+                    reason: "pin".to_owned(),
+                    revision: 3 * n + 2,
+                    released: Some(0),
+                    acknowledged: Some(1_204),
+                    granted: Some(1_204),
+                    running: Some(2_345),
+                }],
+                holders: format!("{n:016x}"),
+                ..Episode::default()
+            }
+        };
+        (0..moves).map(episode).collect()
+    }
+
+    #[test]
+    fn forty_jobs_and_a_hundred_moves_fit_with_their_details() {
+        let all = a_move_a_minute(100);
+        let mut episodes = all.clone();
+        let kept = json!(Kept::of(&mut episodes, 16 * 1024));
+        assert!(episodes == all, "{} of {} episodes", episodes.len(), all.len());
+        assert!(without_digests(read(&kept)) == without_digests(all));
+        assert!(kept.to_string().len() <= 16 * 1024, "{}", kept.to_string().len());
+        let one = Episode {
+            moves: a_move_a_minute(100).into_iter().flat_map(|it| it.moves).collect(),
+            ..a_move_a_minute(1).remove(0)
+        };
+        let mut one = vec![one];
+        let kept = json!(Kept::of(&mut one, 16 * 1024));
+        assert!(one[0].moves.len() == 100 && read(&kept) == one, "{}", one[0].moves.len());
+        let mut many = a_move_a_minute(2_000);
+        let kept = json!(Kept::of(&mut many, 16 * 1024)).to_string();
+        assert!(100 < many.len() && kept.len() <= 16 * 1024, "{} of {}", many.len(), kept.len());
+    }
+
+    #[test]
+    fn a_program_that_does_not_know_the_form_reads_a_summary() {
+        let mut episodes = a_move_a_minute(50);
+        episodes[49].is_open = true;
+        let kept = json!(Kept::of(&mut episodes, 16 * 1024));
+        let old = Vec::<Episode>::deserialize(&kept).unwrap();
+        let [summary, newest @ ..] = &old[..] else { panic!("{old:?}") };
+        let packed = 50 - newest.len();
+        assert_eq!(*newest, episodes[packed..]);
+        assert_eq!((summary.omitted, summary.moves.len()), (packed as u64, 0));
+        assert_eq!(summary.counts["pin"], packed as u64);
+        assert_eq!(summary.start_ms, episodes[0].start_ms);
+        let last = &episodes[packed - 1];
+        assert_eq!((summary.last_revision, &summary.holders), (last.last_revision, &last.holders));
+        assert!(!summary.is_open && old.last().unwrap().is_open, "only the last one goes on");
+        let mut few = a_move_a_minute(20);
+        assert_eq!(
+            json!(Kept::of(&mut few, 16 * 1024)),
+            json!(few),
+            "a history with room is plain"
+        );
+        let mut later = kept.clone();
+        later[0]["packed"]["format"] = json!(2);
+        assert_eq!(read(&later), old);
+        later[0]["packed"] = json!({"format": 2, "episodes": "of another form"});
+        assert_eq!(read(&later), old);
+        // Someone has edited the object.
+        let mut damaged = kept.clone();
+        damaged[0]["packed"]["names"] = json!([]);
+        assert_eq!(read(&damaged), old);
+        assert_eq!(read(&json!(old)), old, "a history of an earlier version");
     }
 }
 
