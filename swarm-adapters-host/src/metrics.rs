@@ -19,6 +19,11 @@ const FAILING_HELP: &str = "Jobs that ended by themselves and have not run for h
 /// The meaning of the histogram of standstills.
 const STANDSTILL_HELP: &str =
     "Time from the acknowledged release of a moved job to its acknowledged grant";
+/// The meaning of the number of outages.
+const OUTAGES_HELP: &str =
+    "Times in which nothing could be decided, since nothing could be written or no operator ran";
+/// The meaning of their duration.
+const OUTAGE_HELP: &str = "Duration of these times, in whole seconds";
 /// The upper bounds of its buckets, in seconds.
 const STANDSTILLS: [f64; 11] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0];
 
@@ -136,6 +141,13 @@ pub struct PoolMetrics {
     file_invalid: Gauge,
     state_unwritable: Gauge,
     held_back_jobs: Gauge,
+    outages: Family<CauseLabels, Counter>,
+    outage_seconds: Family<CauseLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabels {
+    cause: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -171,6 +183,8 @@ impl Default for PoolMetrics {
             file_invalid: Gauge::default(),
             state_unwritable: Gauge::default(),
             held_back_jobs: Gauge::default(),
+            outages: Family::default(),
+            outage_seconds: Family::default(),
         }
     }
 }
@@ -193,6 +207,8 @@ impl PoolMetrics {
             file_invalid,
             state_unwritable,
             held_back_jobs,
+            outages,
+            outage_seconds,
         } = self.clone();
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns of the pool, by result", turns);
@@ -234,6 +250,8 @@ impl PoolMetrics {
             "Jobs that keep their previous version, since the new version of a job failed",
             held_back_jobs,
         );
+        registry.register("pool_outages", OUTAGES_HELP, outages);
+        registry.register_with_unit("pool_outage", OUTAGE_HELP, Unit::Seconds, outage_seconds);
         registry.register(
             "settled",
             "1 while the pool is settled and no worker is silent, otherwise 0",
@@ -289,6 +307,12 @@ impl PoolMetrics {
     /// Records whether the state directory takes writes.
     pub fn observe_room(&self, is_writable: bool) {
         self.state_unwritable.set(i64::from(!is_writable));
+    }
+
+    /// Counts an outage with this cause and this duration in seconds.
+    pub fn outage(&self, cause: &'static str, seconds: u64) {
+        self.outages.get_or_create(&CauseLabels { cause }).inc();
+        self.outage_seconds.get_or_create(&CauseLabels { cause }).inc_by(seconds);
     }
 
     /// Records the numbers of jobs by phase. Each call has all phases, so that no old count remains.

@@ -7,6 +7,7 @@
 
 mod causes;
 mod late;
+mod outage;
 #[cfg(feature = "serde")]
 mod packed;
 mod recorder;
@@ -23,6 +24,7 @@ use crate::JobName;
 use crate::verdict::counted;
 
 pub use late::{RECENT, Scope, catch_up};
+pub use outage::{OUTAGE_MIN_MS, Outage, OutageCause, Outages};
 #[cfg(feature = "serde")]
 pub use packed::Kept;
 pub use recorder::{Begin, MOVES_MAX, PIECE_MAX_MS, Recorded, Recorder, Turned};
@@ -84,6 +86,9 @@ pub struct Episode {
     /// Whether the moves of these revisions were not recorded.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub is_gap: bool,
+    /// The [cause](OutageCause::as_str) of an outage with the bounds of this episode; empty without one.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "String::is_empty"))]
+    pub outage: String,
 }
 
 impl Episode {

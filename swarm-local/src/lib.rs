@@ -52,6 +52,7 @@ use commands::detach;
 use logs::{job_log, log};
 use pool::earlier;
 use pool::events::Events;
+use pool::history::last_sign;
 use pool::operate::{Operation, Sources};
 use pool::outlets::{Origin, Outlets, Place, Voice};
 use pool::snapshot::Snapshot;
@@ -174,6 +175,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     if let Some(sentence) = other_pool(dir.path(), &wanted.name) {
         return Ok(wrong_usage(&sentence));
     }
+    // Before anything is written there.
+    let away_since_ms = Fixed::is_expected(dir.path()).then(|| last_sign(dir.path())).flatten();
     let recorded = wanted.fixed().record(dir.path());
     recorded.with_context(|| format!("{} cannot be written", dir.path().display()))?;
     log::start(dir.path(), args.log_format)
@@ -213,7 +216,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     }
     let is_drawn = !(args.plain || args.detached || args.until_settled) && can_draw();
     let file = input.followed().map(str::to_owned);
-    let origin = Origin { file: file.as_deref().map(absolute), since_unix_s: unix_s() };
+    let (shown_file, since_unix_s) = (file.as_deref().map(absolute), unix_s());
+    let origin = Origin { file: shown_file, since_unix_s, away_since_ms };
     let paths = Paths { file, dir: dir.path().display().to_string() };
     let shown = web::Shown { snapshots: snapshots.subscribe(), reports: reports.clone() };
     let (view, place) = match is_drawn {

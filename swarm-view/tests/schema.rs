@@ -113,7 +113,7 @@ fn the_schema_has_the_fields_of_an_episode_of_the_core() {
     let document = json!({
         "startMs": 1, "endMs": 2, "causes": ["a"], "firstRevision": 1, "lastRevision": 2,
         "counts": {"new": 1}, "editsOmitted": 1, "omitted": 1, "holders": "7f", "isCut": true,
-        "isOpen": true, "isGap": true,
+        "isOpen": true, "isGap": true, "outage": "disk",
         "moves": [{"job": "a", "from": "w-0", "to": "w-1", "reason": "pin", "revision": 2,
             "releasedMs": 1, "acknowledgedMs": 2, "grantedMs": 3, "runningMs": 4}],
         "edits": [{"atMs": 1, "fields": ["pin"], "jobs": ["a"]}],

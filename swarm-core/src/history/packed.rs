@@ -78,6 +78,9 @@ struct Row {
     edits_omitted: u64,
     #[serde(rename = "o", skip_serializing_if = "crate::wire::is_default")]
     omitted: u64,
+    /// The cause of an outage.
+    #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
+    outage: Option<usize>,
     /// [`CUT`], [`OPEN`] and [`GAP`].
     #[serde(rename = "f", skip_serializing_if = "crate::wire::is_default")]
     flags: u8,
@@ -170,6 +173,7 @@ fn summary(episodes: &[Episode]) -> Episode {
         causes: Vec::new(),
         counts: BTreeMap::new(),
         is_gap: false,
+        outage: String::new(),
         ..without_details(last)
     };
     (summary.omitted, summary.edits_omitted) = (0, 0);
@@ -198,6 +202,7 @@ fn without_details(episode: &Episode) -> Episode {
         causes: episode.causes.clone(),
         counts: episode.counts.clone(),
         holders: episode.holders.clone(),
+        outage: episode.outage.clone(),
         ..*episode
     }
 }
@@ -273,7 +278,9 @@ fn fitting<'a>(
         names.map(|name| INDEX + if seen.insert(name) { text(name) + 1 } else { 0 }).sum()
     };
     let words = episode.causes.iter().flat_map(|it| it.split(' '));
-    let mut header = words.chain(episode.counts.keys().map(String::as_str));
+    let outage = Some(episode.outage.as_str()).filter(|it| !it.is_empty());
+    let counted = episode.counts.keys().map(String::as_str);
+    let mut header = words.chain(counted).chain(outage);
     let numbers = [
         later(episode.start_ms, episode.end_ms),
         later(episode.first_revision, episode.last_revision),
@@ -372,6 +379,7 @@ impl Names {
             edits: it.edits.iter().map(|of| self.edit(of)).collect(),
             edits_omitted: it.edits_omitted,
             omitted: it.omitted,
+            outage: (!it.outage.is_empty()).then(|| self.place(&it.outage)),
             flags: flags(it),
         }
     }
@@ -439,6 +447,10 @@ impl Packed {
             is_cut: row.flags & CUT != 0,
             is_open: row.flags & OPEN != 0,
             is_gap: row.flags & GAP != 0,
+            outage: match row.outage {
+                Some(place) => self.name(place)?.clone(),
+                None => String::new(),
+            },
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::causes::{Edits, Facts};
-use super::{Episode, JobEdit, JobMove, LEAVING, QUARANTINED, RETURNED, since};
+use super::{Episode, JobEdit, JobMove, LEAVING, Outage, QUARANTINED, RETURNED, since};
 use crate::handover::{Cell, SessionId};
 use crate::hash::{digest_and, hash_name, mix};
 use crate::merge::side_by_side;
@@ -221,6 +221,22 @@ impl Recorder {
     /// gets it, or one that begins within a minute.
     pub fn note(&mut self, now_ms: u64, cause: String) {
         self.pending.push((now_ms, cause));
+    }
+
+    /// Returns an episode with the bounds of an outage, without moves. The moves after it have an episode
+    /// of their own. O(jobs).
+    #[must_use]
+    pub fn outage(&self, outage: &Outage, ledger: &Ledger) -> Episode {
+        Episode {
+            start_ms: outage.from_ms,
+            end_ms: outage.to_ms,
+            causes: vec![outage.to_string()],
+            first_revision: ledger.revision(),
+            last_revision: ledger.revision(),
+            holders: self.holders(ledger),
+            outage: outage.cause.as_str().to_owned(),
+            ..Episode::default()
+        }
     }
 
     /// Notes the state before the first turn. Returns the causes of that turn: the start, and the

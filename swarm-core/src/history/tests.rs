@@ -391,7 +391,7 @@ mod text {
                 edits: edits.clone(), edits_omitted: u64::MAX,
                 first_revision: u64::MAX, last_revision: u64::MAX, is_gap: true, is_cut: true, is_open: true,
                 holders: "0123456789abcdef".to_owned(),
-                omitted: u64::MAX,
+                omitted: u64::MAX, outage: "api-server".to_owned(),
             };
             let mut history: Vec<_> = moves.into_iter().map(episode).collect();
             let mut packed = history.clone();

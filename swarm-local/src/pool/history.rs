@@ -12,8 +12,10 @@ use std::time::UNIX_EPOCH;
 use swarm_adapters_host::clock::unix_ms;
 use swarm_adapters_host::file::{self, ReadError};
 use swarm_adapters_host::ledger::FileLedgerStore;
-use swarm_core::handover::SessionId;
-use swarm_core::history::{Episode, Recorded, Recorder, Scope, Turned, catch_up, fit};
+use swarm_core::handover::{Cell, Record, SessionId};
+use swarm_core::history::{
+    Episode, Outage, OutageCause, Outages, Recorded, Recorder, Scope, Turned, catch_up, fit,
+};
 use swarm_core::ports::StoreError;
 use swarm_core::{Decision, Desired, JobName, JobPhase, Ledger, Observed, Phases, Unacknowledged};
 use swarm_view::history::read_episode;
@@ -34,17 +36,26 @@ pub(super) struct History {
     /// The last episode in the file, until the first turn.
     last: Option<Episode>,
     is_written: bool,
+    /// The end of the previous operator that was not asked to end, until the first turn.
+    away_since_ms: Option<u64>,
+    /// The failed writes.
+    outages: Outages,
+    /// The outages that have ended and were not reported yet.
+    ended: Vec<Outage>,
 }
 
 impl History {
-    /// Continues the history in `dir`.
-    pub(super) fn open(dir: &Path) -> Self {
+    /// Continues the history in `dir`. `away_since_ms` is the end of a previous operator that was not
+    /// asked to end.
+    pub(super) fn open(dir: &Path, away_since_ms: Option<u64>) -> Self {
         let last = NAMES.iter().find_map(|name| {
             let text = file::read_regular_lossy(&dir.join(name), 2 * BYTES_MAX).ok()?;
             text.lines().rev().find_map(parse)
         });
         let (recorder, unacknowledged) = (Recorder::default(), Unacknowledged::default());
-        Self { dir: dir.to_owned(), recorder, unacknowledged, last, is_written: true }
+        let (outages, ended) = (Outages::default(), Vec::new());
+        let (dir, is_written) = (dir.to_owned(), true);
+        Self { dir, recorder, unacknowledged, last, is_written, away_since_ms, outages, ended }
     }
 
     /// Learns what the sessions have acknowledged. `granted` are the jobs that the last turn granted,
@@ -75,10 +86,45 @@ impl History {
         let mut recorded = self.recorder.observe(now_ms, &turned);
         let gap = self.last.take().zip(self.recorder.begin());
         let gap = gap.and_then(|(last, begin)| begin.gap_after(&last));
-        for episode in gap.into_iter().chain(recorded.episode.take()) {
+        let away = self.away_since_ms.take().map(|from_ms| {
+            let granted = |record: &&Record| matches!(record.cell, Cell::Granted { .. });
+            let jobs = before.cells.jobs.values().filter(granted).count() as u64;
+            Outage { cause: OutageCause::Operators, from_ms, to_ms: now_ms, jobs }
+        });
+        if let Some(gap) = gap {
+            self.append(gap);
+        }
+        if let Some(away) = away {
+            self.end(away, before);
+        }
+        if let Some(episode) = recorded.episode.take() {
             self.append(episode);
         }
         recorded
+    }
+
+    /// Notes that the state directory takes writes, or the moment since which it takes none. `jobs` is the
+    /// number of jobs on silent workers.
+    pub(super) fn room(&mut self, unwritable_since_ms: Option<u64>, jobs: usize, ledger: &Ledger) {
+        match unwritable_since_ms {
+            Some(since_ms) => self.outages.failed(OutageCause::Disk, since_ms, jobs as u64),
+            None => {
+                if let Some(outage) = self.outages.succeeded(unix_ms()) {
+                    self.end(outage, ledger);
+                }
+            }
+        }
+    }
+
+    /// Returns the outages that have ended since the last call.
+    pub(super) fn ended(&mut self) -> Vec<Outage> {
+        std::mem::take(&mut self.ended)
+    }
+
+    fn end(&mut self, outage: Outage, ledger: &Ledger) {
+        let episode = self.recorder.outage(&outage, ledger);
+        self.append(episode);
+        self.ended.push(outage);
     }
 
     /// Notes a cause of moves that turns do not show.
@@ -128,6 +174,18 @@ fn append(dir: &Path, episode: Episode) -> io::Result<()> {
     serde_json::to_writer(&mut line, &episode)?;
     line.push(b'\n');
     file::append(&path)?.write_all(&line)
+}
+
+/// Returns the last moment at which a pool wrote one of these files in `dir`, in milliseconds since the
+/// Unix epoch. Workers renew their leases there, and end with their operator.
+pub(crate) fn last_sign(dir: &Path) -> Option<u64> {
+    let leases = fs::read_dir(dir.join("leases")).into_iter().flatten().flatten();
+    let files =
+        leases.map(|entry| entry.path()).chain([dir.join("ledger.json"), dir.join(NAMES[0])]);
+    let written =
+        |path: PathBuf| fs::symlink_metadata(path).and_then(|found| found.modified()).ok();
+    let since = files.filter_map(written).max()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
 }
 
 /// Whether the file is empty, or missing, or ends with a line break.
@@ -235,7 +293,7 @@ mod tests {
         let starts: Vec<_> = episodes.iter().map(|it| it.start_ms).collect();
         let cut = "1 of the lines of ";
         assert!(starts == [1, 2] && unread.is_some_and(|it| it.contains(cut)), "{starts:?}");
-        assert_eq!(History::open(dir.path()).last.unwrap().start_ms, 2);
+        assert_eq!(History::open(dir.path(), None).last.unwrap().start_ms, 2);
     }
 
     #[test]

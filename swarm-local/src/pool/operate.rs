@@ -99,7 +99,7 @@ impl Operation {
         let settled = stores.ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
             inputs,
-            history: History::open(dir.path()),
+            history: History::open(dir.path(), outlets.origin.away_since_ms),
             claim: Claim::new(dir, socket),
             worker,
             stores,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swarm_adapters_host::metrics::PoolMetrics;
-use swarm_core::history::{JobMove, RETURNED};
+use swarm_core::history::{JobMove, Outage, RETURNED};
 use swarm_core::ports::StoreError;
 use swarm_core::{Turn, Unassigned};
 use swarm_spec::manifest::Explained;
@@ -45,6 +45,8 @@ pub(crate) struct Origin {
     pub(crate) file: Option<String>,
     /// Time in seconds of Unix time.
     pub(crate) since_unix_s: u64,
+    /// The last sign of a previous operator that was not asked to end, in milliseconds of Unix time.
+    pub(crate) away_since_ms: Option<u64>,
 }
 
 /// Messages to the user. All of them also go to the operator's log and to other terminals.
@@ -81,6 +83,12 @@ impl Outlets {
     pub(super) fn moved(&self, moves: &[JobMove]) {
         self.metrics.moved(moves.iter().filter(|it| it.reason != RETURNED).count());
         self.voice.moved(moves);
+    }
+
+    /// Tells and counts an outage.
+    pub(super) fn outage(&self, outage: &Outage) {
+        self.voice.complain(&format!("an outage is over: {outage}"));
+        self.metrics.outage(outage.cause.as_str(), outage.seconds());
     }
 
     /// Counts a turn.

@@ -49,6 +49,10 @@ pub(super) struct Episode {
     /// Whether the moves of these revisions were not recorded.
     #[schemars(default)]
     is_gap: bool,
+    /// The cause of an outage with these bounds: `api-server`, `disk` or `operators`; empty for another
+    /// episode. No job moved then, and jobs may have stood still.
+    #[schemars(default)]
+    outage: String,
 }
 
 /// A job that changed its worker. Times are relative to the begin of the episode, in milliseconds.

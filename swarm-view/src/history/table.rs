@@ -11,6 +11,8 @@ use crate::table::{columns, columns_of, row, whole_table};
 
 /// The least number of columns of a cause.
 const CAUSE_COLUMNS: usize = 24;
+/// The reason of an episode in which nothing could be decided.
+const OUTAGE: &str = "outage";
 
 impl Past<'_> {
     /// Returns a table of the newest episodes, at most `most` of them. Causes are cut so that it fits
@@ -134,7 +136,11 @@ fn line(episode: &Episode) -> Vec<String> {
         shown(*start_ms),
         took,
         if episode.is_gap { String::new() } else { episode.move_count().to_string() },
-        reasons.collect::<Vec<_>>().join(", "),
+        if episode.outage.is_empty() {
+            reasons.collect::<Vec<_>>().join(", ")
+        } else {
+            OUTAGE.to_owned()
+        },
         format!("{first_revision}-{last_revision}"),
         cause,
     ]

@@ -6,6 +6,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
+
 use crate::chaos::job::{SHORT, manifest};
 use crate::chaos::pool::Pool;
 
@@ -89,6 +91,16 @@ fn a_full_disk_stops_jobs_in_time_and_they_go_on_when_there_is_room() {
     let jobs = ["a", "b", "c", "d"];
     pool.settled(&jobs);
     pool.runs_on(&jobs);
+    let outage = pool.until("the outage in the history", || {
+        let history = fs::read_to_string(pool.path("history.jsonl")).ok()?;
+        let episodes = history.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        episodes.into_iter().find(|it| it["outage"] == "disk")
+    });
+    assert!(outage["startMs"].as_u64() < outage["endMs"].as_u64(), "{outage}");
+    let cause = outage["causes"][0].as_str().unwrap();
+    let words = ["the state directory took no write for ", " stood still"];
+    assert!(words.iter().all(|it| cause.contains(it)), "{outage}");
+    assert!(pool.complaints().contains(&format!("an outage is over: {cause}")));
     pool.end();
     // Lines without room are torn, and no killed writer explains them.
     let report = pool.verify("run.log", &[]).report;

@@ -290,8 +290,24 @@ fn a_pool_whose_operator_was_killed_is_named_until_it_is_started_or_stopped() {
     assert!(listed["pools"][0]["error"].as_str().unwrap().starts_with(sentence), "{listed}");
     let (checked, _, code) = ran(&machine, &["check"]);
     assert!(code == Some(3) && checked.contains(sentence), "{checked}");
-    let (_, pid) = detached(&machine, &one);
+    let (_, _) = detached(&machine, &one);
     assert_eq!(ran(&machine, &["status"]).2, Some(0));
+    let outages = || {
+        let (history, _, _) = ran(&machine, &["history", "--pool", "one"]);
+        let outages = history.lines().filter(|line| line.contains("  outage  "));
+        outages.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let outage = until("the outage in the history", || outages().pop());
+    let words = ["no operator ran for ", "; up to 1 job stood still"];
+    assert!(words.iter().all(|it| outage.contains(it)), "{outage}");
+    stop(&machine, "one");
+    // The history has no outage for an end that was asked for.
+    let (_, pid) = detached(&machine, &one);
+    until("its next start in the history", || {
+        let (history, _, _) = ran(&machine, &["history", "--pool", "one"]);
+        (history.matches("the operator started").count() == 2).then_some(())
+    });
+    assert_eq!(outages(), [outage]);
     signal(pid, Signal::KILL);
     until("the operator has ended", || (ran(&machine, &["status"]).2 == Some(3)).then_some(()));
     stop(&machine, "one");

@@ -44,6 +44,12 @@ impl Health {
         is_new
     }
 
+    /// Returns the time since which the first silent worker is silent, in milliseconds of Unix time.
+    pub(super) fn silent_since_ms(&self, now_ms: u64) -> Option<u64> {
+        let longest = self.silent.values().map(Instant::elapsed).max()?;
+        Some(now_ms.saturating_sub(u64::try_from(longest.as_millis()).ok()?))
+    }
+
     /// Returns the failing jobs that each worker reports.
     pub(super) fn failing(&self) -> impl Iterator<Item = (Slot, &Failing)> {
         self.failing.iter().map(|(slot, failing)| (*slot, &**failing))

@@ -1,20 +1,24 @@
 //! Publishes the state of the pool, and reports when it is settled.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use swarm_adapters_host::clock::unix_ms;
-use swarm_core::Desired;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::verdict::Summary;
+use swarm_core::{Desired, Ledger, Slot};
 use swarm_view::age::age;
 use swarm_view::picture::Bounds;
 use swarm_view::starts::Runners;
 
 use super::Operation;
+use super::health::Health;
+use super::said::Said;
 use super::turns::Last;
-use crate::pool::outlets::Origin;
+use crate::pool::history::History;
+use crate::pool::outlets::{Origin, Outlets};
 use crate::pool::snapshot::Snapshot;
 use crate::processes::Workers;
 use crate::state_dir::{room, state};
@@ -53,18 +57,15 @@ impl Operation {
                 reason.clone_into(of_plan);
             }
         }
-        let Origin { file, since_unix_s } = outlets.origin.clone();
+        let Origin { file, since_unix_s, .. } = outlets.origin.clone();
         (snapshot.status.file, snapshot.status.since_unix_s) = (file, Some(since_unix_s));
         snapshot.status.undelivered = turns.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.status.invalid_file.clone_from(&inputs.invalid_file);
         snapshot.status.removal = inputs.removal().map(str::to_owned);
         snapshot.status.by_hand = inputs.by_hand.applied().map(ToString::to_string).collect();
         health.mark(&mut snapshot, &outlets.reports);
-        let has_silent = !health.silent.is_empty();
-        let no_room = has_silent.then(|| room::problem(claim.dir.path())).flatten();
-        outlets.metrics.observe_room(no_room.is_none());
-        said.room(no_room.as_deref(), &outlets.voice);
-        snapshot.status.warnings.extend(no_room);
+        let dir = claim.dir.path();
+        look_for_room(dir, ledger, &mut snapshot, (health, history, said), outlets);
         let turn = Summary::of(decision, &wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
         for sentence in said.failures.news(&snapshot.status) {
@@ -81,6 +82,29 @@ impl Operation {
             said.settled(since.elapsed(), decision, examples, failing, outlets);
         }
     }
+}
+
+/// Tries a write in the state directory while a worker is silent. Names a directory that takes none, and
+/// tells an outage that is over.
+fn look_for_room(
+    dir: &Path,
+    ledger: &Ledger,
+    snapshot: &mut Snapshot,
+    (health, history, said): (&Health, &mut History, &mut Said),
+    outlets: &Outlets,
+) {
+    let since_ms = health.silent_since_ms(unix_ms());
+    let no_room = since_ms.and_then(|_| room::problem(dir));
+    outlets.metrics.observe_room(no_room.is_none());
+    said.room(no_room.as_deref(), &outlets.voice);
+    let silent = snapshot.status.workers.iter();
+    let silent = silent.filter(|row| health.silent.contains_key(&Slot(row.slot)));
+    let still = silent.map(|row| row.jobs + row.releasing).sum();
+    history.room(no_room.as_ref().and(since_ms), still, ledger);
+    for outage in history.ended() {
+        outlets.outage(&outage);
+    }
+    snapshot.status.warnings.extend(no_room);
 }
 
 /// Returns the guarantee for the jobs in words, and the longest times of a handover.

@@ -12,6 +12,7 @@ use swarm_adapters_k8s::metrics::{
     Metrics, PoolSeries, PoolState, RefreshLabels, RefusalLabels, SwarmMetrics, TurnLabels,
 };
 use swarm_adapters_k8s::status::RefusedRequest;
+use swarm_core::history::OutageCause;
 use swarm_core::{JobPhase, MoveReason, Unassigned};
 
 use super::{check, row};
@@ -60,6 +61,9 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     pool.observe_jobs(JobPhase::ALL.iter().map(|it| (it.as_str(), 1)));
     let states = ["ready", "starting", "leaving", "away", "silent"];
     pool.observe_workers(states.map(|it| (it, 1)));
+    for cause in [OutageCause::Disk, OutageCause::Operators] {
+        pool.outage(cause.as_str(), 1);
+    }
 
     let mut worker = Registry::default();
     register_build(&mut worker, &build);

@@ -150,8 +150,9 @@ pub const PLACES: &[Place] = &[
                     "episodes[].isCut",
                     "episodes[].isOpen",
                     "episodes[].isGap",
+                    "episodes[].outage",
                 ],
-                "times and numbers of moves, by reason",
+                "times and numbers of moves, by reason, and the cause of an outage",
             ),
             Shown::new(
                 &["episodes[].causes"],
