@@ -32,6 +32,7 @@ pub mod ledger;
 mod locks;
 pub mod managed;
 pub mod metrics;
+mod outages;
 pub mod plain;
 pub mod pool;
 mod readiness;

@@ -130,6 +130,8 @@ fn in_background(operator: &Arc<Operator>) -> JoinSet<()> {
     tasks.spawn(async move {
         services.histories.keep(&services.client, &services.sharing.share).await;
     });
+    let services = operator.services.clone();
+    tasks.spawn(async move { services.outages.watch(&services.sharing).await });
     let sweep = operator.clone();
     tasks.spawn(async move { sweep.sweep().await });
     tasks

@@ -15,6 +15,7 @@ use crate::ledger::stores::Ledgers;
 use crate::managed::ManagedPools;
 use crate::managed::observed::MadeObjects;
 use crate::metrics::Metrics;
+use crate::outages::SeenOutages;
 use crate::plain::PlainWorkers;
 use crate::pool::Workloads;
 use crate::readiness::Readiness;
@@ -51,6 +52,8 @@ pub(crate) struct Services {
     pub(crate) caches: Arc<Caches>,
     /// Keeps the histories of Swarms.
     pub(crate) histories: Histories,
+    /// The outages of this process.
+    pub(crate) outages: SeenOutages,
     /// Publishes Events.
     pub(crate) events: Arc<EventPublisher>,
     pub(crate) metrics: Metrics,
@@ -136,6 +139,7 @@ impl Services {
             sharing,
             caches,
             histories: Histories::default(),
+            outages: SeenOutages::default(),
             events,
             workloads,
             ledgers,

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
@@ -99,6 +100,20 @@ impl Sharing {
     pub(crate) fn replicas(&self) -> usize {
         let members = self.member.as_ref().map(Member::members).unwrap_or_default();
         members.iter().filter(|it| it.is_alive).count().max(1)
+    }
+
+    /// The time since the last renewal of this replica's Lease; `None` for an operator that runs alone.
+    pub(crate) fn lease_age(&self) -> Option<Duration> {
+        self.member.as_ref().map(Member::lease_age)
+    }
+
+    /// The last renewals of the Leases of other replicas, alive or not; `None` until the Leases are known.
+    pub(crate) fn renewals_of_others(&self) -> Option<Vec<Timestamp>> {
+        let member = self.member.as_ref()?;
+        let (own, members) = (member.id().to_string(), member.members());
+        let (own, others): (Vec<_>, Vec<_>) = members.iter().partition(|it| it.member == own);
+        let renewed = others.iter().filter_map(|it| it.renewed.as_ref()?.parse().ok());
+        (!own.is_empty()).then(|| renewed.collect())
     }
 
     /// The controllers of the scope that no replica hosts, according to the statuses of all

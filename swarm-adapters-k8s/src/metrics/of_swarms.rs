@@ -11,6 +11,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
+use swarm_core::history::Outage;
 
 use crate::locks::unpoisoned;
 
@@ -65,6 +66,9 @@ struct Record {
     state: PoolState,
     moves: Counts,
     turns: Counts,
+    /// By cause.
+    outages: Counts,
+    outage_seconds: Counts,
 }
 
 /// The records of all Swarms that this replica owns. Clones share the records.
@@ -124,6 +128,16 @@ impl SwarmMetrics {
     pub fn count_moves(&self, reasons: impl Iterator<Item = &'static str>) {
         self.with(|record| {
             reasons.for_each(|reason| *record.moves.entry(reason).or_default() += 1);
+        });
+    }
+
+    /// Counts an outage.
+    pub fn count_outage(&self, outage: &Outage) {
+        let cause = outage.cause.as_str();
+        let seconds = usize::try_from(outage.seconds()).unwrap_or(usize::MAX);
+        self.with(|record| {
+            *record.outages.entry(cause).or_default() += 1;
+            *record.outage_seconds.entry(cause).or_default() += seconds;
         });
     }
 
@@ -225,6 +239,13 @@ impl Collector for OfSwarms {
         out.gauge(About("pool_ledger", Some(Unit::Bytes), text), |it| one(it.state.ledger_bytes))?;
         let text = "Jobs of a pool that changed their holder, by reason";
         out.counter(About("pool_job_moves", None, text), |it| by("reason", &it.moves))?;
+        let text = "Times in which nothing could be decided, since nothing could be written or no \
+                    operator ran";
+        out.counter(About("pool_outages", None, text), |it| by("cause", &it.outages))?;
+        let text = "Duration of these times, in whole seconds";
+        out.counter(About("pool_outage", Some(Unit::Seconds), text), |it| {
+            by("cause", &it.outage_seconds)
+        })?;
         let text = "Turns of a Swarm, by result";
         out.counter(About("pool_turns", None, text), |it| by("result", &it.turns))
     }

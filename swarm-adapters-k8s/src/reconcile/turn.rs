@@ -10,10 +10,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use swarm_client::api::Swarm;
-use swarm_core::history::{Episode, Turned};
+use swarm_core::handover::{Cell, Policy, Record};
+use swarm_core::history::{Episode, Outage, OutageCause, Turned};
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Decider, Desired, Need, Observed, Progress};
+use swarm_core::{Decider, Desired, Ledger, Need, Observed, Progress};
 use swarm_spec::convert::{check_jobs, size_workers};
 use tokio::time::Instant;
 
@@ -44,7 +45,7 @@ use crate::sessions::SessionSummary;
 use crate::sessions::alarms::Alarm;
 use crate::sessions::silent::Silence;
 use crate::sessions::worker_views::PoolViews;
-use crate::status::{self, Reason, Refreshed, RefusedRequest, SessionReport, Verdict};
+use crate::status::{self, EventReason, Reason, Refreshed, RefusedRequest, SessionReport, Verdict};
 use crate::turn::Turn;
 
 /// The interval of the resync, in case a watch missed a change.
@@ -352,6 +353,7 @@ impl<'a> Stages<'a> {
         let failing = sessions.failing_jobs();
         self.memory.reports.counted.set(sessions.living, progress.jobs.releasing, failing);
         let episode = self.record(&decided, planned, &observed, progress.is_settled());
+        self.record_outages(ledger, planned.policy, sessions.lease).await;
         let shrink = Shrink { wanted: planned.replicas, replicas: decided.decision.replicas };
         if !self.scale(pool, &slots, shrink).await? {
             let soon = refreshed.requeue_after.into_iter().chain([CHANGED_RETRY]);
@@ -392,7 +394,7 @@ impl<'a> Stages<'a> {
         is_settled: bool,
     ) -> Option<Episode> {
         let Self { services, turn, memory, .. } = self;
-        let Memory { recorded: Recorded { recorder, spec }, sessions, .. } = &mut **memory;
+        let Memory { recorded: Recorded { recorder, spec, .. }, sessions, .. } = &mut **memory;
         let (before, decision) = (&decided.before, &decided.decision);
         let unacknowledged = sessions.unacknowledged();
         let edits = &spec.edits(turn.swarm);
@@ -404,6 +406,26 @@ impl<'a> Stages<'a> {
         }
         services.histories.note(turn, recorder, recorded.episode.clone());
         recorded.episode
+    }
+
+    /// Records the outages since the last turn. All sessions of `Exclusive` stop their jobs once their
+    /// Leases, which last for `lease`, have ended.
+    async fn record_outages(&mut self, ledger: &Ledger, policy: Policy, lease: Duration) {
+        let Self { services, turn, memory, .. } = self;
+        let made = turn.swarm.metadata.creation_timestamp.as_ref();
+        let made_ms = made.and_then(|at| u64::try_from(at.0.as_millisecond()).ok());
+        let Memory { recorded: Recorded { recorder, told, .. }, reports, .. } = &mut **memory;
+        for outage in services.outages.news(told, made_ms.unwrap_or_default()) {
+            let stops = policy == Policy::Exclusive
+                && outage.cause == OutageCause::ApiServer
+                && lease.as_secs() < outage.seconds();
+            let is_of_session = |record: &&Record| matches!(&record.cell, Cell::Granted { session, .. } if !session.is_plain());
+            let jobs = ledger.cells.jobs.values().filter(is_of_session).count() as u64;
+            let outage = Outage { jobs: if stops { jobs } else { 0 }, ..outage };
+            services.histories.note(turn, recorder, Some(recorder.outage(&outage, ledger)));
+            reports.metrics.count_outage(&outage);
+            services.events.publish(turn.swarm, EventReason::Outage, outage.to_string()).await;
+        }
     }
 
     /// Returns which of `pods` fills each slot of `pool`.

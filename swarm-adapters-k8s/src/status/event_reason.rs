@@ -54,6 +54,8 @@ reasons! {
     JobsRemoved: Warning,
     /// Workers are not ready for too long.
     NotReadyTooLong: Warning,
+    /// Nothing could be decided for a while: the API server took no write, or no operator ran.
+    Outage: Warning,
     /// The operator could not remove the objects of a managed pool.
     PoolLeft: Warning,
     /// The condition of this name is true: pods do not suit the Swarm.

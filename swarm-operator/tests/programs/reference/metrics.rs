@@ -12,7 +12,7 @@ use swarm_adapters_k8s::metrics::{
     Metrics, PoolSeries, PoolState, RefreshLabels, RefusalLabels, SwarmMetrics, TurnLabels,
 };
 use swarm_adapters_k8s::status::RefusedRequest;
-use swarm_core::history::OutageCause;
+use swarm_core::history::{Outage, OutageCause};
 use swarm_core::{JobPhase, MoveReason, Unassigned};
 
 use super::{check, row};
@@ -101,6 +101,9 @@ fn every_series(metrics: &Metrics) -> SwarmMetrics {
     let moves = MoveReason::ALL.iter().map(|it| it.as_str());
     let unassigned = Unassigned::ALL.iter().map(|it| it.as_str());
     swarm.count_moves(moves.chain(unassigned));
+    for cause in [OutageCause::ApiServer, OutageCause::Operators] {
+        swarm.count_outage(&Outage { cause, from_ms: 0, to_ms: 1_000, jobs: 0 });
+    }
     for result in RESULTS {
         swarm.count_turn(result, Some(("STATUS", "REASON")));
     }

@@ -125,6 +125,7 @@ pub const PLACES: &[Place] = &[
             ),
             Shown::new(&["Adopted"], "numbers of jobs and workers"),
             Shown::new(&["JobsRemoved"], "numbers of jobs, and the name of the Swarm"),
+            Shown::new(&["Outage"], "a cause, a time, and a number of jobs"),
             Shown::new(&["ScaleTakenOver"], "the name of the workload, and numbers of workers"),
             Shown::new(
                 &["ControllerNotHosted"],
