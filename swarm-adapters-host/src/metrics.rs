@@ -141,6 +141,7 @@ pub struct PoolMetrics {
     file_invalid: Gauge,
     state_unwritable: Gauge,
     held_back_jobs: Gauge,
+    removed_jobs: Gauge,
     outages: Family<CauseLabels, Counter>,
     outage_seconds: Family<CauseLabels, Counter>,
 }
@@ -183,6 +184,7 @@ impl Default for PoolMetrics {
             file_invalid: Gauge::default(),
             state_unwritable: Gauge::default(),
             held_back_jobs: Gauge::default(),
+            removed_jobs: Gauge::default(),
             outages: Family::default(),
             outage_seconds: Family::default(),
         }
@@ -207,6 +209,7 @@ impl PoolMetrics {
             file_invalid,
             state_unwritable,
             held_back_jobs,
+            removed_jobs,
             outages,
             outage_seconds,
         } = self.clone();
@@ -249,6 +252,11 @@ impl PoolMetrics {
             "held_back_jobs",
             "Jobs that keep their previous version, since the new version of a job failed",
             held_back_jobs,
+        );
+        registry.register(
+            "pool_removed_jobs",
+            "Jobs that the last edit removed, for an hour after one that removed many; otherwise 0",
+            removed_jobs,
         );
         registry.register("pool_outages", OUTAGES_HELP, outages);
         registry.register_with_unit("pool_outage", OUTAGE_HELP, Unit::Seconds, outage_seconds);
@@ -307,6 +315,11 @@ impl PoolMetrics {
     /// Records whether the state directory takes writes.
     pub fn observe_room(&self, is_writable: bool) {
         self.state_unwritable.set(i64::from(!is_writable));
+    }
+
+    /// Records the number of jobs that a large removal took within the last hour.
+    pub fn observe_removal(&self, jobs: usize) {
+        self.removed_jobs.set(jobs.try_into().unwrap_or(i64::MAX));
     }
 
     /// Counts an outage with this cause and this duration in seconds.

@@ -10,7 +10,7 @@
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
-mod disk;
+pub(crate) mod disk;
 mod handover;
 mod input;
 mod job;

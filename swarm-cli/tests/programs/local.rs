@@ -6,6 +6,7 @@
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
+mod alerts;
 mod answers;
 #[cfg(feature = "terminal")]
 mod attached;

@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::chaos::job::{SHORT, manifest};
 use crate::chaos::pool::Pool;
 
-const JOBS: [&str; 3] = ["a", "b", "c"];
+pub(crate) const JOBS: [&str; 3] = ["a", "b", "c"];
 
 /// A mount namespace in which a directory is a small file system.
-struct Namespace {
+pub(crate) struct Namespace {
     holder: Child,
     dir: PathBuf,
 }
@@ -66,8 +66,9 @@ impl Drop for Namespace {
     }
 }
 
-/// A pool whose state directory is a separate disk.
-fn on_its_own_disk() -> Option<(Pool, Namespace)> {
+/// A pool whose state directory is a separate disk. Returns `None`, with a message, if that is not
+/// permitted.
+pub(crate) fn on_its_own_disk() -> Option<(Pool, Namespace)> {
     let pool = Pool::new(&manifest(&format!("replicas: 2\n  {SHORT}"), &JOBS));
     let namespace = Namespace::with_disk_on(pool.dir())?;
     let pool = pool.through(namespace.enter(), namespace.seen());

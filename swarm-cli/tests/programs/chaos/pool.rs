@@ -120,11 +120,16 @@ impl Pool {
 
     /// Starts an operator.
     pub(crate) fn start(&mut self) {
+        self.start_with(&[]);
+    }
+
+    /// Starts an operator with further arguments.
+    pub(crate) fn start_with(&mut self, args: &[&str]) {
         assert!(self.operator.is_none(), "an operator already runs");
         let file = |name: &str| {
             File::create(self.root.path().join(format!("{name}.{}", self.operators))).unwrap()
         };
-        let mut command = self.command(&[]);
+        let mut command = self.command(args);
         command.stdout(file("out")).stderr(file("err"));
         self.operator = Some(command.spawn().unwrap());
         self.operators += 1;

@@ -29,8 +29,8 @@ pub(super) struct Inputs {
     pub(super) edits: Vec<String>,
     /// The error of the file, while it is invalid.
     pub(super) invalid_file: Option<InvalidFile>,
-    /// The last edit that removed many jobs, in a sentence, and its time.
-    removal: Option<(String, Instant)>,
+    /// The last edit that removed many jobs: their number, a sentence, and its time.
+    removal: Option<(usize, String, Instant)>,
 }
 
 impl Inputs {
@@ -51,9 +51,11 @@ impl Inputs {
         let shown = self.sources.input.shown();
         match edit {
             Edit::Valid(wanted, noticed) => {
-                if let Some(sentence) = input::announced(shown, diff, &self.wanted, &wanted) {
+                if let Some((removed, sentence)) =
+                    input::announced(shown, diff, &self.wanted, &wanted)
+                {
                     voice.complain(&sentence);
-                    self.removal = Some((sentence, Instant::now()));
+                    self.removal = Some((removed, sentence, Instant::now()));
                 }
                 self.edits.extend(wanted.fields.edits(&self.wanted.fields));
                 self.wanted = *wanted;
@@ -74,16 +76,21 @@ impl Inputs {
 
     /// Returns the sentence about an edit within the last hour that removed many jobs.
     pub(super) fn removal(&self) -> Option<&str> {
-        self.removal.as_ref().map(|(sentence, _)| sentence.as_str())
+        self.removal.as_ref().map(|(_, sentence, _)| sentence.as_str())
+    }
+
+    /// Returns the number of jobs that this edit removed; 0 without one.
+    pub(super) fn removed(&self) -> usize {
+        self.removal.as_ref().map_or(0, |(removed, ..)| *removed)
     }
 
     /// Forgets that edit after its hour. Returns whether it did so just now.
     pub(super) fn forget_removal(&mut self) -> bool {
-        self.removal.take_if(|(_, at)| SHOWN_FOR <= at.elapsed()).is_some()
+        self.removal.take_if(|(.., at)| SHOWN_FOR <= at.elapsed()).is_some()
     }
 
     /// Returns the time until that edit is forgotten.
     pub(super) fn forgets_in(&self) -> Option<Duration> {
-        self.removal.as_ref().map(|(_, at)| SHOWN_FOR.saturating_sub(at.elapsed()))
+        self.removal.as_ref().map(|(.., at)| SHOWN_FOR.saturating_sub(at.elapsed()))
     }
 }

@@ -66,6 +66,7 @@ impl Operation {
         health.mark(&mut snapshot, &outlets.reports);
         let dir = claim.dir.path();
         look_for_room(dir, ledger, &mut snapshot, (health, history, said), outlets);
+        outlets.metrics.observe_removal(inputs.removed());
         let turn = Summary::of(decision, &wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
         for sentence in said.failures.news(&snapshot.status) {

@@ -27,15 +27,16 @@ fn is_less(before: &Job, after: &Job) -> bool {
             || params.keys().any(|name| !after.params.contains_key(name)))
 }
 
-/// Describes an edit of the file `shown` that removes many jobs. `diff` is the command that shows them.
+/// Describes an edit of the file `shown` that removes many jobs, after their number. `diff` is the command
+/// that shows them.
 pub(crate) fn announced(
     shown: &str,
     diff: &str,
     current: &Wanted,
     edited: &Wanted,
-) -> Option<String> {
+) -> Option<(usize, String)> {
     let removal = Removal::between(current.desired.jobs.keys(), &edited.desired.jobs)?;
-    Some(removal.sentence(shown, diff))
+    Some((removal.removed, removal.sentence(shown, diff)))
 }
 
 #[cfg(test)]
@@ -109,7 +110,7 @@ spec:
         let said = announced("m.yaml", "swarm diff 7", &some(60), &some(20));
         let expected = "40 of 60 jobs are removed by the last edit of m.yaml; `swarm diff 7` shows \
                         what came and went; undo the edit to run them again";
-        assert_eq!(said.as_deref(), Some(expected));
+        assert_eq!(said, Some((40, expected.to_owned())));
         assert_eq!(announced("m.yaml", "swarm diff 7", &some(20), &some(17)), None);
     }
 }
