@@ -57,7 +57,7 @@ enum Command {
     Workers(WorkersArgs),
     /// Check the installation: CRDs, operator, roles, policies, and what is missing
     Check(CheckArgs),
-    /// Write a zip file for a bug report, with params and passwords redacted
+    /// Write a zip file for a bug report, without the values of params
     Report(ReportArgs),
     /// Write Swarms that do what manifests of swarm's predecessors did
     Import(LiveImportArgs),

@@ -55,7 +55,7 @@ enum Command {
     Logs(LogsArgs),
     /// Check this machine: processes, limits, room, and the pools that run or have ended
     Check(CheckArgs),
-    /// Write a zip file for a bug report, with params and passwords redacted
+    /// Write a zip file for a bug report, without the values of params
     Report(ReportArgs),
     /// End a pool that `local` runs; returns when no process is left
     Stop(StopArgs),

@@ -1,10 +1,9 @@
 //! A report about a pool, for people who look for a bug: a zip file with everything that its user may
-//! read, with params and passwords redacted. Both homes write it.
+//! read, without values. Both homes write it.
 
-mod redact;
-mod words;
+mod values;
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -12,9 +11,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anstream::adapter::strip_str;
+use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::Offset;
 use serde_json::Value;
+use swarm_view::blank::blanked;
 use swarm_view::printable::{Form, printable};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
@@ -31,35 +32,36 @@ const NOTE_BYTES_MAX: usize = 80;
 pub const LOG_LINES: usize = 1_000;
 
 /// Sentence after the name of the file.
-pub const LOOK: &str = "Look at it before you send it. README.txt in it lists each file, everything \
-                        that is left out, and each redaction.";
+pub const LOOK: &str = "Look at it before you send it. README.txt in it lists each file, and everything \
+                        that is left out.";
 
 /// The file with the list of files.
 const LIST: &str = "README.txt";
 
-/// Rules of the redaction, as the list of files says them.
-const RULES: &str = "\
-Redacted is always, by the place of a value:
-- params of jobs, env of runners and of containers, headers of probes
-- contents of configuration files, ConfigMaps and Secrets
-- the annotation last-applied-configuration, and others that contain a whole object
-- fields with `password` in their names; managedFields are dropped
-In commands and all other texts a few forms of passwords are redacted:
-- `user:password` in `scheme://user:password@host`, and values after `?` of an address
-- the word after an option such as --password, --secret, --token or --api-key
-- the value of NAME=VALUE and of a JSON field, if the name has such a word in it
-- the rest of a line after `NAME:`, also after Authorization and Cookie
-A password in another form, such as a bare word of a command, is still there.
+/// Values that are left out, as the list of files says them.
+const WITHOUT: &str = "\
+Values are left out; their names and their number stay. --with-values keeps them.
+- params of jobs
+- environments, headers, and all words of commands and arguments
+- contents of files, ConfigMaps and Secrets
+- annotations of other programs
+- output of jobs and containers, also where a sentence quotes it
+- users, passwords and values of queries in addresses, in all files
 Names stay: of jobs, workers, nodes, Secrets, images and users. So do titles and messages.
+With --logs, the lines of logs are as programs wrote them, except for addresses.
 ";
+/// The same with values.
+const WITH: &str = "With --with-values, all values are in it, also passwords.\n";
 
-/// The output of jobs in a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Last lines of failing jobs are redacted.
-    Redacted,
-    /// The user wants logs, so the last lines stay as well.
-    Kept,
+/// Parts of a report that a user asks for.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct With {
+    /// Add the last 1,000 lines of each log
+    #[arg(long)]
+    pub logs: bool,
+    /// Keep the values of params, environments, arguments and quoted output, which may be passwords
+    #[arg(long)]
+    pub with_values: bool,
 }
 
 /// The contents of a report.
@@ -68,12 +70,10 @@ pub struct Report {
     /// The pool, and the program that reports.
     about: String,
     at: Timestamp,
-    output: Output,
+    with_values: bool,
     files: Vec<Contents>,
     room: usize,
     left_out: Vec<String>,
-    /// The number of redacted values, by file and path.
-    redacted: BTreeMap<String, usize>,
 }
 
 /// A file of a report.
@@ -87,11 +87,11 @@ struct Contents {
 impl Report {
     /// Begins a report. `pool` and `program` are for its list of files.
     #[must_use]
-    pub fn new(pool: &str, program: &str, output: Output) -> Self {
+    pub fn new(pool: &str, program: &str, with: With) -> Self {
         let at = Timestamp::now();
         let about = format!("A report about {pool}, made by {program} at {at:.0}.");
-        let (files, left_out) = (Vec::new(), Vec::new());
-        Self { about, at, output, files, room: BYTES_MAX, left_out, redacted: BTreeMap::new() }
+        let with_values = with.with_values;
+        Self { about, at, with_values, files: Vec::new(), room: BYTES_MAX, left_out: Vec::new() }
     }
 
     /// Returns the file to write: the named one, or one in the current directory with the words and
@@ -111,7 +111,7 @@ impl Report {
 
     /// Adds an object to a file, as one YAML document. Returns whether the file takes more.
     pub fn object(&mut self, name: &str, mut value: Value) -> bool {
-        self.redact(name, &mut value);
+        self.leave_values_out(&mut value);
         match swarm_spec::yaml::written(&value) {
             Ok(text) => {
                 let start = if self.has(name) { "---\n" } else { "" };
@@ -126,21 +126,23 @@ impl Report {
 
     /// Adds a JSON document.
     pub fn json(&mut self, name: &str, mut value: Value) {
-        self.redact(name, &mut value);
+        self.leave_values_out(&mut value);
         self.add(name, &printable(&format!("{value:#}\n"), Form::Json));
     }
 
-    /// Adds lines of text, without styles. A line with a JSON object is redacted as an object.
+    /// Adds lines of text, without styles. A line with a JSON object loses values as an object does.
     pub fn lines(&mut self, name: &str, text: &str) {
         let text = strip_str(text).to_string();
         let mut clean = String::with_capacity(text.len());
         for line in text.lines() {
             let object = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok());
-            let mut value = object.flatten().unwrap_or_else(|| line.into());
-            match (self.redact(name, &mut value), &value) {
-                (false, _) => clean.push_str(line),
-                (true, Value::String(line)) => clean.push_str(line),
-                (true, value) => clean.push_str(&value.to_string()),
+            let whole = object.flatten().unwrap_or_else(|| line.into());
+            let mut value = whole.clone();
+            self.leave_values_out(&mut value);
+            match &value {
+                Value::String(text) => clean.push_str(text),
+                value if *value == whole => clean.push_str(line),
+                value => clean.push_str(&value.to_string()),
             }
             clean.push('\n');
         }
@@ -149,20 +151,18 @@ impl Report {
 
     /// Notes something that is missing, and why.
     pub fn leave_out(&mut self, sentence: impl Into<String>) {
-        let mut sentence = Value::String(sentence.into());
-        redact::redact(&mut sentence, Output::Redacted);
-        self.left_out.extend(sentence.as_str().map(str::to_owned));
+        self.left_out.push(sentence.into());
     }
 
-    /// Redacts a value. Returns whether it has changed.
-    fn redact(&mut self, name: &str, value: &mut Value) -> bool {
-        let redacted = redact::redact(value, self.output);
-        let has_changed = !redacted.is_empty();
-        for (path, number) in redacted {
-            let place = if path.is_empty() { name.to_owned() } else { format!("{name}: {path}") };
-            *self.redacted.entry(place).or_default() += number;
+    fn leave_values_out(&self, value: &mut Value) {
+        if !self.with_values {
+            values::leave_out(value);
         }
-        has_changed
+    }
+
+    /// Blanks the passwords of addresses.
+    fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.with_values { Cow::Borrowed(text) } else { blanked(text) }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -171,6 +171,7 @@ impl Report {
 
     /// Appends to a file as much as fits. Returns whether the file takes more.
     fn add(&mut self, name: &str, text: &str) -> bool {
+        let text = &*self.clean(text);
         if !self.has(name) {
             let (name, text) = (name.to_owned(), String::new());
             self.files.push(Contents { name, text, is_cut: false });
@@ -208,26 +209,12 @@ impl Report {
         if self.left_out.is_empty() {
             text.push_str("- nothing\n");
         }
-        text.push_str("\nRedacted, by file and path:\n");
-        for (place, number) in &self.redacted {
-            let values = if *number == 1 { "value" } else { "values" };
-            let _ = writeln!(text, "- {place} ({number} {values})");
-        }
-        if self.redacted.is_empty() {
-            text.push_str("- nothing\n");
-        }
-        let output = match self.output {
-            Output::Redacted => "The last lines of failing jobs are redacted; --logs keeps them.\n",
-            Output::Kept => {
-                "With --logs, logs and last lines of jobs are as the jobs wrote them.\n"
-            }
-        };
-        let _ = write!(text, "\n{RULES}{output}");
+        let _ = write!(text, "\n{}", if self.with_values { WITH } else { WITHOUT });
         if LIST_BYTES_MAX < text.len() {
             text.truncate(text.floor_char_boundary(LIST_BYTES_MAX - NOTE_BYTES_MAX));
             text.push_str("\n… and more\n");
         }
-        printable(&text, Form::Lines).into_owned()
+        printable(&self.clean(&text), Form::Lines).into_owned()
     }
 
     /// Writes the report to a new file that only its user may read.

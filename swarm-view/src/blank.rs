@@ -8,7 +8,7 @@ use http::Uri;
 const SCHEME: &str = "://";
 
 /// The sign for a blanked part.
-const MARK: &str = "***";
+pub const MARK: &str = "***";
 
 /// Signs after an address in a sentence.
 const AFTER: [char; 12] = [':', ',', ';', '.', ')', ']', '}', '\'', '`', '…', '!', '\\'];
@@ -17,12 +17,6 @@ const AFTER: [char; 12] = [':', ',', ';', '.', ')', ']', '}', '\'', '`', '…', 
 /// cannot be parsed up to the next space. O(length).
 #[must_use]
 pub fn blanked(text: &str) -> Cow<'_, str> {
-    with_mark(text, MARK)
-}
-
-/// The same with another sign.
-#[must_use]
-pub fn with_mark<'a>(text: &'a str, mark: &str) -> Cow<'a, str> {
     if !text.contains(SCHEME) {
         return Cow::Borrowed(text);
     }
@@ -35,11 +29,11 @@ pub fn with_mark<'a>(text: &'a str, mark: &str) -> Cow<'a, str> {
         let address = word.trim_end_matches(AFTER);
         clean.extend([before, SCHEME]);
         match Address::of(scheme, address) {
-            Some(parts) => parts.write(&mut clean, mark),
+            Some(parts) => parts.write(&mut clean),
             None if address.starts_with('/') && !address.contains(['@', '?']) => {
                 clean.push_str(address);
             }
-            None => clean.push_str(mark),
+            None => clean.push_str(MARK),
         }
         clean.push_str(&word[address.len()..]);
         rest = after;
@@ -75,23 +69,23 @@ impl<'a> Address<'a> {
         is_clear.then_some(Self { has_user, host, path, query, has_fragment })
     }
 
-    fn write(&self, clean: &mut String, mark: &str) {
+    fn write(&self, clean: &mut String) {
         if self.has_user {
-            clean.extend([mark, "@"]);
+            clean.extend([MARK, "@"]);
         }
         clean.extend([self.host, self.path]);
         for (number, part) in self.query.into_iter().flat_map(|it| it.split('&')).enumerate() {
             clean.push(if number == 0 { '?' } else { '&' });
             match part.split_once('=') {
                 Some((name, value)) => {
-                    clean.extend([name, "=", if value.is_empty() { "" } else { mark }]);
+                    clean.extend([name, "=", if value.is_empty() { "" } else { MARK }]);
                 }
                 None if part.is_empty() => {}
-                None => clean.push_str(mark),
+                None => clean.push_str(MARK),
             }
         }
         if self.has_fragment {
-            clean.extend(["#", mark]);
+            clean.extend(["#", MARK]);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `report`: a file about a Swarm for a bug report.
 
 mod logs;
-mod reduced;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use futures::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 use swarm_spec::spec::{Meant, PoolSpec};
 use swarm_terminal::output::print;
-use swarm_terminal::report::{LOOK, Output, Report, file_name};
+use swarm_terminal::report::{LOOK, Report, With, file_name};
 
 use super::jobs::by_phase;
 use super::pool::{EMPTY, Reach};
@@ -35,6 +34,7 @@ const PLAIN: &str = "plain/";
 Examples:
   kubectl swarm report cameras -n media             into the current directory
   kubectl swarm report cameras --logs               also logs of workers and of the operator
+  kubectl swarm report cameras --with-values        with params, arguments and output
   kubectl swarm report cameras -o cameras.zip       into this file")]
 pub(crate) struct ReportArgs {
     /// The name of the Swarm [default: the only one of the namespace]
@@ -44,10 +44,8 @@ pub(crate) struct ReportArgs {
     /// swarm-report-NAMESPACE-NAME-TIME.zip]
     #[arg(long, short, value_name = "FILE.zip", value_parser = file_name)]
     output: Option<PathBuf>,
-    /// Add the last 1,000 lines of the logs of workers and of the operator, and keep the last output
-    /// of failing jobs
-    #[arg(long)]
-    logs: bool,
+    #[command(flatten)]
+    with: With,
     /// The namespace of the operator
     #[arg(long, value_name = "NS", default_value = "swarm-system")]
     operator_namespace: String,
@@ -61,9 +59,8 @@ pub(crate) fn report(args: &ReportArgs) -> ExitCode {
         check_name(&args.operator_namespace)?;
         let namespace = args.scope.namespace()?;
         let (name, swarm) = found(proxy, &namespace, args.name.as_deref()).await?;
-        let output = if args.logs { Output::Kept } else { Output::Redacted };
         let program = format!("kubectl swarm {}", env!("CARGO_PKG_VERSION"));
-        let report = Report::new(&format!("Swarm {namespace}/{name}"), &program, output);
+        let report = Report::new(&format!("Swarm {namespace}/{name}"), &program, args.with);
         let file = report.file(args.output.as_deref(), &[&namespace, &name])?;
         let mut collector = Collector { args, proxy, namespace, name, report };
         Box::pin(collector.collect(swarm)).await;
@@ -112,7 +109,7 @@ impl Collector<'_> {
         let pods = self.pods(&swarm, workload.as_ref()).await;
         self.events(&[self.name.clone(), pool]).await;
         self.installation().await;
-        if self.args.logs {
+        if self.args.with.logs {
             self.logs(&pods).await;
         } else {
             let sentence =
@@ -260,7 +257,7 @@ impl Collector<'_> {
         self.object(file, &format!("{kind}s"), &path).await
     }
 
-    /// Adds the pods of the pool in a reduced form, and returns their names.
+    /// Adds the pods of the pool, and returns their names.
     async fn pods(&mut self, swarm: &Value, workload: Option<&Value>) -> Vec<String> {
         let (file, mut names) = ("pods.yaml", Vec::new());
         let labels = match workload {
@@ -280,7 +277,7 @@ impl Collector<'_> {
                 let mut has_room = true;
                 for pod in pods.unwrap_or_default() {
                     names.extend(pod["metadata"]["name"].as_str().map(str::to_owned));
-                    has_room = has_room && self.report.object(file, reduced::pod(&pod));
+                    has_room = has_room && self.report.object(file, pod);
                 }
                 if names.is_empty() {
                     self.report.leave_out(format!("{file}: the pool has no pods"));

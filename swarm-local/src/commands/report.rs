@@ -14,7 +14,7 @@ use swarm_adapters_host::http::Build;
 use swarm_core::history::Episode;
 use swarm_spec::yaml;
 use swarm_terminal::output;
-use swarm_terminal::report::{LOG_LINES, LOOK, Output, Report, file_name, plain};
+use swarm_terminal::report::{LOG_LINES, LOOK, Report, With, file_name, plain};
 use swarm_view::history::Past;
 
 use super::pool::{Pool, only_ended, ran_in};
@@ -40,6 +40,7 @@ const METRICS: &str = "/metrics";
 Examples:
   swarm report                    the only pool, into the current directory
   swarm report cams --logs        also the last 1,000 lines of each log
+  swarm report --with-values      with params, arguments and output, which may be passwords
   swarm report cams -o a.zip      into this file")]
 pub struct ReportArgs {
     /// The pool, which may have ended
@@ -48,9 +49,9 @@ pub struct ReportArgs {
     /// The file to write, which must not exist yet [default: swarm-report-POOL-TIME.zip]
     #[arg(long, short, value_name = "FILE.zip", value_parser = file_name)]
     pub output: Option<PathBuf>,
-    /// Add the last 1,000 lines of each log, and keep the last output of failing jobs
-    #[arg(long)]
-    pub logs: bool,
+    /// Add logs or values
+    #[command(flatten)]
+    pub with: With,
 }
 
 /// Writes a report about a pool to a file. Exit code 3 if no such pool exists.
@@ -68,9 +69,8 @@ async fn write(args: &ReportArgs) -> Result<(), Failure> {
         Ok(Some(fixed)) => fixed.swarm,
         Ok(None) | Err(_) => pool.name(),
     };
-    let output = if args.logs { Output::Kept } else { Output::Redacted };
     let program = format!("swarm {}", env!("CARGO_PKG_VERSION"));
-    let mut report = Report::new(&format!("pool {name}"), &program, output);
+    let mut report = Report::new(&format!("pool {name}"), &program, args.with);
     let file = report.file(args.output.as_deref(), &[&name]).map_err(anyhow::Error::msg)?;
     match why_ended {
         None => add_answers(&mut report, &pool).await,
@@ -83,7 +83,7 @@ async fn write(args: &ReportArgs) -> Result<(), Failure> {
         Err(_) => Vec::new(),
     };
     report.lines("versions.txt", &versions(&String::from_utf8_lossy(&operator)));
-    if args.logs {
+    if args.with.logs {
         add_logs(&mut report, &pool.logs());
     } else {
         report.leave_out("logs: --logs adds the last 1,000 lines of each log");
@@ -144,8 +144,9 @@ fn add_manifest(report: &mut Report, file: &Path) {
     };
     let Ok(documents) = yaml::documents(&text) else {
         let file = file.display();
-        return report
-            .leave_out(format!("{NAME}: {file} cannot be read as YAML, so it cannot be redacted"));
+        return report.leave_out(format!(
+            "{NAME}: {file} cannot be read as YAML, so its values cannot be left out"
+        ));
     };
     for (_, document) in documents {
         if !report.object(NAME, document) {
