@@ -33,7 +33,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use swarm_adapters_host::runtime;
 use swarm_core::JobName;
-use swarm_terminal::output::{NO, complain};
+use swarm_terminal::output::{NO, choice, complain, complain_in_lines};
 use swarm_terminal::show::Failed;
 use swarm_view::age::age;
 use swarm_view::shell;
@@ -89,6 +89,23 @@ pub(crate) struct Scope {
     namespace: Option<String>,
     #[command(flatten)]
     cluster: Cluster,
+}
+
+/// The Swarm that a command is about: its first word, or the option that every command has.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct NamedSwarm {
+    /// The name of the Swarm [default: the only one of the namespace]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// The name of the Swarm; every command has this option
+    #[arg(long = "swarm", value_name = "NAME", conflicts_with = "name")]
+    by_option: Option<String>,
+}
+
+impl NamedSwarm {
+    pub(crate) fn get(&self) -> Option<&str> {
+        self.name.as_ref().or(self.by_option.as_ref()).map(String::as_str)
+    }
 }
 
 /// Reason for a command's failure; a sentence.
@@ -192,13 +209,17 @@ fn run(
 
 /// Prints a failure, and returns its exit code.
 pub(crate) fn finish_failed(failure: Failure) -> ExitCode {
-    let (sentence, code) = match failure {
-        Failure::Interrupted => return ExitCode::from(INTERRUPTED),
-        Failure::No(sentence) => (sentence, ExitCode::from(NO)),
-        Failure::Failed(sentence) => (sentence, ExitCode::FAILURE),
-    };
-    complain(&sentence);
-    code
+    match failure {
+        Failure::Interrupted => ExitCode::from(INTERRUPTED),
+        Failure::No(sentence) => {
+            complain_in_lines(&sentence);
+            ExitCode::from(NO)
+        }
+        Failure::Failed(sentence) => {
+            complain(&sentence);
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Reads through a proxy until the reader or a signal ends it. The proxy ends with it.
@@ -372,10 +393,12 @@ fn only<'a>(namespace: &str, all: &'a [String]) -> Result<&'a str, Failure> {
              with `kubectl swarm status -A`"
         ))),
         [name] => Ok(name),
-        several => Err(Failure::No(format!(
-            "namespace `{namespace}` has several Swarms; write the name of one: {}",
-            some(several.iter().map(String::as_str))
-        ))),
+        several => {
+            let option = |name: &String| format!(" --swarm {}", shell::word(name));
+            let options: Vec<_> = several.iter().map(option).collect();
+            let what = format!("namespace `{namespace}` has several Swarms");
+            Err(Failure::No(choice(&what, &options)))
+        }
     }
 }
 

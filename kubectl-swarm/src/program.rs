@@ -111,7 +111,7 @@ fn names(program: &clap::Command, words: &[String], wanted: Wanted) -> Vec<Strin
 fn of_option(command: &Command, wanted: Wanted) -> Vec<String> {
     let (scope, swarm) = match command {
         Command::Plan(args) => (args.scope(), args.live.swarm()),
-        Command::Jobs(args) => (args.scope.clone(), args.name.as_deref()),
+        Command::Jobs(args) => (args.scope.clone(), args.named.get()),
         Command::Explain(args) => (args.scope.clone(), None),
         Command::History(args) => (args.scope.clone(), None),
         Command::Diff(args) => (args.scope.clone(), None),

@@ -8,6 +8,7 @@ use serde_json::json;
 use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
 use swarm_adapters_host::runlog::{self, Coverage, Damage, Entry, Missing, ReadError, judged};
+use swarm_local::NamedPool;
 use swarm_terminal::output::{NO, Output, WRONG, complain, print};
 use swarm_view::printable::{Form, printable};
 use swarm_view::verify::{self as document, Verification};
@@ -16,12 +17,16 @@ use swarm_view::verify::{self as document, Verification};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  swarm verify ~/.local/state/swarm/streams/run.log          the pool that runs
+  swarm verify --pool streams                                the logs of a pool
   swarm verify run.log.1 run.log -o json                     with the log before it was rotated")]
 pub(crate) struct VerifyArgs {
     /// Run logs of one machine; their lines are merged by time
-    #[arg(value_name = "LOG", required = true)]
+    #[arg(value_name = "LOG", required_unless_present_any = ["pool", "dir"])]
+    #[arg(conflicts_with_all = ["pool", "dir"])]
     logs: Vec<PathBuf>,
+    /// The pool whose run logs are checked
+    #[command(flatten)]
+    pool: NamedPool,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
@@ -51,8 +56,18 @@ impl VerifyArgs {
 /// Checks the logs. Exit code 0: they are good. 1: they are empty, incomplete or damaged. 2: a file
 /// is not a run log. 3: two workers ran a job at once, or a token decreased.
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    let found = judged(&args.logs, args.replication())
-        .and_then(|found| Ok((found, company(&args.logs, &args.alone)?)));
+    let logs = match args.logs.as_slice() {
+        [] => match args.pool.run_logs() {
+            Ok(logs) => logs,
+            Err(sentence) => {
+                complain(&sentence);
+                return Ok(ExitCode::from(WRONG));
+            }
+        },
+        named => named.to_vec(),
+    };
+    let found = judged(&logs, args.replication())
+        .and_then(|found| Ok((found, company(&logs, &args.alone)?)));
     let ((verdict, damage), company) = match found {
         Ok(found) => found,
         Err(error) => {
@@ -74,9 +89,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             "{count} that a killed writer does not explain; the first is line {number}"
         ));
     }
-    for log in args.logs.iter().filter(|_| 0 < verdict.runs_without_start) {
+    for log in logs.iter().filter(|_| 0 < verdict.runs_without_start) {
         let before = runlog::rotated(log);
-        if before.exists() && !args.logs.contains(&before) {
+        if before.exists() && !logs.contains(&before) {
             let before = before.display();
             complain(&format!("{before} has what was written before; check it as well"));
         }

@@ -132,6 +132,7 @@ fn jobs_are_handed_over() {
     let mut command = swarm();
     command.arg("local").arg(&file).arg("--dir").arg(dir.join("state")).arg("--worker");
     command.arg(std::env::current_exe().unwrap()).args(["--", GREETING]);
+    command.env("XDG_STATE_HOME", dir.join("home"));
     let out = fs::File::create(dir.join("out")).unwrap();
     let child = command.process_group(0).stdin(Stdio::null()).stdout(out).spawn().unwrap();
     let mut operator = Operator(child, dir);

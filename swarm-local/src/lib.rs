@@ -181,6 +181,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     recorded.with_context(|| format!("{} cannot be written", dir.path().display()))?;
     log::start(dir.path(), args.log_format)
         .with_context(|| format!("the log cannot be written in {}", dir.path().display()))?;
+    state::list(dir.path());
     let listener = match args.listen {
         Some(address) => Some(http::listen(address).await?),
         None => None,

@@ -1,6 +1,7 @@
 //! The output of all commands, in both homes: formats, names of columns, tables and messages.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::iter;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -10,6 +11,7 @@ use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
 use swarm_view::printable::{Form, printable};
+use swarm_view::shell;
 
 /// Exit code for invalid usage or input.
 pub const WRONG: u8 = 2;
@@ -19,6 +21,9 @@ pub const NO: u8 = 3;
 
 /// Width of a terminal that does not tell its own.
 const COLUMNS: usize = 100;
+
+/// Maximum number of commands in a message.
+const CHOICES_MAX: usize = 10;
 
 /// Name of the running program; it begins each message.
 static PROGRAM: OnceLock<&'static str> = OnceLock::new();
@@ -37,6 +42,22 @@ pub enum Output {
 /// Sets the name that begins each message. Only the first call has an effect.
 pub fn name_program(name: &'static str) {
     let _ = PROGRAM.set(name);
+}
+
+/// Returns a message about a choice that is left to the user: the command line as it was typed, with
+/// each of the `options`, at most `CHOICES_MAX`.
+#[must_use]
+pub fn choice(what: &str, options: &[String]) -> String {
+    let program = PROGRAM.get().unwrap_or(&"swarm");
+    let words = std::env::args_os().skip(1).map(|word| shell::word(&word).into_owned());
+    let typed: Vec<_> = iter::once((*program).to_owned()).chain(words).collect();
+    let typed = typed.join(" ");
+    let command = |option: &String| format!("\n  {typed}{option}");
+    let mut text = format!("{what}; name one of them:");
+    text.extend(options.iter().take(CHOICES_MAX).map(command));
+    let more = options.len().checked_sub(CHOICES_MAX).filter(|more| 0 < *more);
+    text.extend(more.map(|more| format!("\n  and {more} more")));
+    text
 }
 
 /// Prints a JSON document, with characters that could control a terminal escaped.

@@ -14,7 +14,7 @@ use swarm_view::printable::{Form, printable};
 
 use super::entries::{Entries, message_of_unassigned};
 use super::pool::{LivePool, newest_read};
-use super::{Failure, Scope, every_or, nearest, run};
+use super::{Failure, NamedSwarm, Scope, every_or, nearest, run};
 use crate::kubectl::proxy::Proxy;
 
 /// The phases, the most usual first.
@@ -40,11 +40,10 @@ Examples:
   kubectl swarm jobs cameras --unassigned        jobs that no worker runs
   kubectl swarm jobs -A --failing                of all Swarms of the cluster")]
 pub(crate) struct JobsArgs {
-    /// The name of the Swarm [default: the only one of the namespace]
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: NamedSwarm,
     /// List the jobs of all Swarms in all namespaces
-    #[arg(long, short = 'A', conflicts_with_all = ["name", "namespace"])]
+    #[arg(long, short = 'A', conflicts_with_all = ["name", "by_option", "namespace"])]
     all_namespaces: bool,
     /// Only jobs of this worker
     #[arg(long, short, value_name = "WORKER")]
@@ -73,7 +72,7 @@ pub(crate) fn jobs(args: &JobsArgs) -> ExitCode {
 }
 
 async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
-    let pools = every_or(proxy, namespace, args.name.as_deref()).await?;
+    let pools = every_or(proxy, namespace, args.named.get()).await?;
     if let Some(worker) = &args.worker {
         let names = || pools.iter().flat_map(LivePool::all_workers).map(|it| it.name.as_str());
         if !names().any(|name| name == worker) {

@@ -16,7 +16,8 @@ use swarm_terminal::report::{LOOK, Report, With, file_name};
 use super::jobs::by_phase;
 use super::pool::{EMPTY, Reach};
 use super::{
-    Failure, Scope, check, has_no_swarm, history, names, one, only, paths, run, status, workers,
+    Failure, NamedSwarm, Scope, check, has_no_swarm, history, names, one, only, paths, run, status,
+    workers,
 };
 use crate::kubectl::check_name;
 use crate::kubectl::proxy::{Proxy, Unread};
@@ -37,9 +38,8 @@ Examples:
   kubectl swarm report cameras --with-values        with params, arguments and output
   kubectl swarm report cameras -o cameras.zip       into this file")]
 pub(crate) struct ReportArgs {
-    /// The name of the Swarm [default: the only one of the namespace]
-    #[arg(value_name = "NAME")]
-    name: Option<String>,
+    #[command(flatten)]
+    named: NamedSwarm,
     /// The file to write, which must not exist yet [default:
     /// swarm-report-NAMESPACE-NAME-TIME.zip]
     #[arg(long, short, value_name = "FILE.zip", value_parser = file_name)]
@@ -58,7 +58,7 @@ pub(crate) fn report(args: &ReportArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         check_name(&args.operator_namespace)?;
         let namespace = args.scope.namespace()?;
-        let (name, swarm) = found(proxy, &namespace, args.name.as_deref()).await?;
+        let (name, swarm) = found(proxy, &namespace, args.named.get()).await?;
         let program = format!("kubectl swarm {}", env!("CARGO_PKG_VERSION"));
         let report = Report::new(&format!("Swarm {namespace}/{name}"), &program, args.with);
         let file = report.file(args.output.as_deref(), &[&namespace, &name])?;

@@ -21,7 +21,7 @@ use super::jobs::{Phases, by_phase};
 use super::objects::SwarmObject;
 use super::pool::{JobState, LivePool, Reach};
 use super::workers::{self, WorkerState};
-use super::{Failure, Scope, named, one, paths, run, wait};
+use super::{Failure, NamedSwarm, Scope, named, one, paths, run, wait};
 use crate::kubectl::proxy::Proxy;
 
 /// Reasons of a Swarm that is not ready yet, and gets there by itself.
@@ -42,11 +42,10 @@ Examples:
   kubectl swarm status -A                                a line for each Swarm of the cluster
   kubectl swarm status cameras --wait --timeout 5m       until it is settled and healthy")]
 pub(crate) struct StatusArgs {
-    /// The name of the Swarm [default: the only one of the namespace, or a list of several]
-    #[arg(value_name = "NAME")]
-    name: Option<String>,
+    #[command(flatten)]
+    named: NamedSwarm,
     /// List the Swarms of all namespaces
-    #[arg(long, short = 'A', conflicts_with_all = ["name", "namespace"])]
+    #[arg(long, short = 'A', conflicts_with_all = ["name", "by_option", "namespace"])]
     all_namespaces: bool,
     /// Wait until the Swarm is settled and healthy
     #[arg(long, short)]
@@ -62,9 +61,9 @@ pub(crate) struct StatusArgs {
 
 impl StatusArgs {
     /// Makes the arguments that print the state of one Swarm again and again.
-    pub(super) fn watched(name: Option<String>, scope: Scope) -> Self {
+    pub(super) fn watched(named: NamedSwarm, scope: Scope) -> Self {
         let (display, timeout) = (Display::watched(), Duration::ZERO);
-        Self { name, all_namespaces: false, wait: false, timeout, display, scope }
+        Self { named, all_namespaces: false, wait: false, timeout, display, scope }
     }
 }
 
@@ -77,13 +76,13 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
             return args.display.show(async || list(args, proxy, &path).await).await;
         }
         let namespace = args.scope.namespace()?;
-        if args.name.is_none() && super::names(proxy, &namespace).await?.len() != 1 {
+        if args.named.get().is_none() && super::names(proxy, &namespace).await?.len() != 1 {
             let path = paths::swarms(&namespace);
             return args.display.show(async || list(args, proxy, &path).await).await;
         }
         if args.wait {
             let is_done = async || {
-                let name = args.name.as_deref();
+                let name = args.named.get();
                 let swarm = one(proxy, &namespace, name, Reach::Jobs(&[])).await?.swarm;
                 if !is_settled(&swarm) || !is_healthy(&swarm) {
                     return Ok(false);
@@ -99,7 +98,7 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
 
 async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
     let (pool, nodes) = tokio::join!(
-        one(proxy, namespace, args.name.as_deref(), Reach::All),
+        one(proxy, namespace, args.named.get(), Reach::All),
         workers::nodes(proxy, namespace),
     );
     let pool = pool?;

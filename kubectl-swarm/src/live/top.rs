@@ -20,7 +20,7 @@ use super::jobs::by_phase;
 use super::pool::{JobState, LivePool, Reach};
 use super::status::{self, StatusArgs};
 use super::workers::{self, WorkerState};
-use super::{Failure, NOT_VISIBLE, Scope, finish_failed, found, unless_signalled};
+use super::{Failure, NOT_VISIBLE, NamedSwarm, Scope, finish_failed, found, unless_signalled};
 use crate::kubectl::proxy::Proxy;
 use feed::Sight;
 
@@ -34,9 +34,8 @@ Examples:
   kubectl swarm top cameras -n media     workers, jobs and moves, until q; ? shows the keys
   kubectl swarm top | cat                prints `status` again after each change")]
 pub(crate) struct TopArgs {
-    /// The name of the Swarm [default: the only one of the namespace]
-    #[arg(value_name = "NAME")]
-    name: Option<String>,
+    #[command(flatten)]
+    named: NamedSwarm,
     #[command(flatten)]
     pub(crate) scope: Scope,
 }
@@ -45,7 +44,7 @@ pub(crate) struct TopArgs {
 /// code 3 if it does not exist.
 pub(crate) fn top(args: &TopArgs) -> ExitCode {
     if !can_draw() {
-        return status::status(&StatusArgs::watched(args.name.clone(), args.scope.clone()));
+        return status::status(&StatusArgs::watched(args.named.clone(), args.scope.clone()));
     }
     let failed = |error: io::Error| Failure::Failed(error.to_string());
     let drawn = runtime::single().map_err(failed).and_then(|runtime| runtime.block_on(draw(args)));
@@ -56,7 +55,7 @@ async fn draw(args: &TopArgs) -> Result<ExitCode, Failure> {
     let namespace = args.scope.namespace()?;
     let read = async |proxy: &Proxy| {
         let (pool, nodes) = tokio::join!(
-            found(proxy, &namespace, args.name.as_deref(), Reach::All),
+            found(proxy, &namespace, args.named.get(), Reach::All),
             workers::nodes(proxy, &namespace),
         );
         let pool = pool?;

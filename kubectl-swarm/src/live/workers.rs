@@ -12,7 +12,7 @@ use swarm_view::pool::Home;
 use swarm_view::workers::{WorkerLine, WorkerRow, Workers, add_title};
 
 use super::pool::{LivePool, LiveWorker, newest_read};
-use super::{Failure, Scope, every_or, paths, run, unix_s};
+use super::{Failure, NamedSwarm, Scope, every_or, paths, run, unix_s};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm workers`.
@@ -23,11 +23,10 @@ Examples:
   kubectl swarm workers cameras -o wide     with slots, nodes, sessions and versions of views
   kubectl swarm workers -A                  of all Swarms of the cluster")]
 pub(crate) struct WorkersArgs {
-    /// The name of the Swarm [default: the only one of the namespace]
-    #[arg(value_name = "NAME")]
-    name: Option<String>,
+    #[command(flatten)]
+    named: NamedSwarm,
     /// List the workers of all Swarms in all namespaces
-    #[arg(long, short = 'A', conflicts_with_all = ["name", "namespace"])]
+    #[arg(long, short = 'A', conflicts_with_all = ["name", "by_option", "namespace"])]
     all_namespaces: bool,
     #[command(flatten)]
     display: Display,
@@ -53,7 +52,7 @@ pub(crate) fn workers(args: &WorkersArgs) -> ExitCode {
 }
 
 async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
-    let pools = every_or(proxy, namespace, args.name.as_deref()).await?;
+    let pools = every_or(proxy, namespace, args.named.get()).await?;
     let mut known = BTreeMap::<&str, Nodes>::new();
     for pool in &pools {
         let (namespace, _) = pool.place();

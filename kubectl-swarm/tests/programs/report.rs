@@ -292,7 +292,9 @@ fn a_swarm_that_does_not_exist_gets_no_report() {
         ),
         (
             &["-n", "media"],
-            "namespace `media` has several Swarms; write the name of one: `cameras`, `doors`",
+            "namespace `media` has several Swarms; name one of them:\n  \
+             kubectl swarm report -n media --swarm cameras\n  \
+             kubectl swarm report -n media --swarm doors",
         ),
     ] {
         let output = cluster.report(args);

@@ -12,7 +12,8 @@ use swarm_view::check::{Check, Finding, Outcome};
 use swarm_view::shell;
 
 use super::super::processes::remaining;
-use super::pool::{Pool, Pools, all};
+use super::pool::{Pool, Pools, known_dirs, ran_in, sorted};
+use super::{Failure, PoolArgs, ended};
 use crate::settings::fixed::Fixed;
 use crate::state_dir::state;
 
@@ -23,19 +24,31 @@ const OPEN_FILES_MIN: u64 = 256;
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  swarm check                     this machine, and all pools
+  swarm check cams                this machine, and one pool
+  swarm check --dir /srv/cams     a pool in a directory of its own")]
 pub struct CheckArgs {
+    /// The only pool to check, next to this machine
+    #[command(flatten)]
+    pub pool: PoolArgs,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     pub output: Output,
 }
 
-/// Checks this machine and the pools in the default directories. Exit code 3 if something is wrong.
+/// Checks this machine and the pools of this user, or one of them. Exit code 3 if something is wrong.
 ///
 /// # Errors
 ///
 /// If standard output cannot be written.
 pub async fn check(args: CheckArgs) -> anyhow::Result<ExitCode> {
-    let check = Check::of(findings().await);
+    let findings = match findings(&args.pool).await {
+        Ok(findings) => findings,
+        Err(failure) => return ended(Err(failure)),
+    };
+    let check = Check::of(findings);
     match args.output {
         Output::Text => output::print(&check.text())?,
         Output::Json => output::print_json(&format!("{:#}\n", json!(check)))?,
@@ -43,22 +56,28 @@ pub async fn check(args: CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if check.sound { 0 } else { NO }))
 }
 
-async fn findings() -> Vec<Finding> {
+async fn findings(args: &PoolArgs) -> Result<Vec<Finding>, Failure> {
     let mut findings =
         vec![Finding::of("processes", processes()), Finding::of("open files", open_files())];
-    let home = match state::default_home() {
-        Ok(home) => home,
-        Err(sentence) => {
+    let (place, dirs) = match (args.named_dir()?, state::default_home()) {
+        (Some(named), _) => {
+            let Some(dir) = state::find(&named)?.filter(|dir| ran_in(dir)) else {
+                return Err(args.was_never_run(&named));
+            };
+            (dir.clone(), vec![dir])
+        }
+        (None, Ok(home)) => (home.clone(), known_dirs(&home)),
+        (None, Err(sentence)) => {
             findings.push(Finding::of("state", (Outcome::Wrong, sentence)));
-            return findings;
+            return Ok(findings);
         }
     };
-    findings.push(Finding::of("state", state_of(&home)));
-    findings.push(Finding::of("room", room(&home)));
-    let pools = all(&home).await;
+    findings.push(Finding::of("state", state_of(&place)));
+    findings.push(Finding::of("room", room(&place)));
+    let pools = sorted(dirs).await;
     findings.push(Finding::of("pools", judge_running(&pools).await));
     findings.push(Finding::of("leftovers", judge_ended(&pools).await));
-    findings
+    Ok(findings)
 }
 
 /// Judges `/proc`. A guard finds the processes of a job there.
@@ -83,7 +102,7 @@ fn open_files() -> (Outcome, String) {
     }
 }
 
-/// Judges the parent of the default directories.
+/// Judges the parent of the default directories, or the directory of a pool.
 fn state_of(home: &Path) -> (Outcome, String) {
     match state::find(home) {
         Ok(Some(dir)) => (Outcome::Good, dir.display().to_string()),
@@ -113,16 +132,17 @@ fn judge_room(free: u64) -> (Outcome, String) {
 /// Judges the pools that run: each must answer.
 async fn judge_running(pools: &Pools) -> (Outcome, String) {
     if pools.running.is_empty() {
-        return (Outcome::Good, "none runs in a default directory".to_owned());
+        return (Outcome::Good, "none runs".to_owned());
     }
     let mut problems = Vec::new();
     for (dir, operator) in &pools.running {
-        let name = dir.file_name().unwrap_or_default().display();
+        let pool = Pool { dir: dir.clone() };
+        let name = pool.shown();
         if let Some(process) = operator {
             problems.push(format!("the operator of {name} (process {process}) has no socket"));
             continue;
         }
-        match (Pool { dir: dir.clone() }).swarm().await {
+        match pool.swarm().await {
             Ok((_, status)) => {
                 let sentences = status.problems().into_iter();
                 problems.extend(sentences.map(|it| format!("{name}: {it}")));

@@ -111,7 +111,7 @@ async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
 
 /// Returns the histories of several pools.
 fn every(args: &HistoryArgs, pools: &[Pool]) -> Result<Answer, Failure> {
-    let read = |pool: &Pool| (pool.name(), crate::pool::history::read(&pool.dir));
+    let read = |pool: &Pool| (pool.shown(), crate::pool::history::read(&pool.dir));
     let found: Vec<_> = pools.iter().map(read).collect();
     let (rows, items) = history::limits(args.last);
     let columns = output::terminal_columns();

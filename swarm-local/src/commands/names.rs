@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use swarm_core::JobName;
+use swarm_terminal::output;
 use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
 use swarm_view::status::Status;
@@ -103,14 +104,15 @@ pub(super) async fn or_job(named: &PoolArgs, nothing: String, purpose: Purpose) 
     let running = pool::all_running().await.unwrap_or_default();
     for pool in &running {
         if let Ok(Some(_)) = pool.job(job).await {
-            let is_only = running.len() == 1;
-            return job_instead(job, &pool.name(), is_only, purpose);
+            let options =
+                if running.len() == 1 { String::new() } else { state::options(&pool.dir) };
+            return job_instead(job, &pool.shown(), &options, purpose);
         }
     }
     if !nearest_pools(job).is_empty() {
         return nothing;
     }
-    let mut running: Vec<_> = running.iter().map(Pool::name).collect();
+    let mut running: Vec<_> = running.iter().map(Pool::shown).collect();
     running.sort();
     format!("{nothing}{}", running_instead(&running))
 }
@@ -129,19 +131,16 @@ fn running_instead(names: &[String]) -> String {
     }
 }
 
-fn job_instead(job: &str, pool: &str, is_only: bool, purpose: Purpose) -> String {
-    let (quoted, named) = (shell::word(job), shell::word(pool));
-    let command = match (purpose, is_only) {
-        (Purpose::Look, true) => format!("swarm ps --job {quoted}"),
-        (Purpose::Look, false) => format!("swarm ps {named} --job {quoted}"),
-        (Purpose::Stop, true) => format!("swarm suspend {quoted}"),
-        (Purpose::Stop, false) => format!("swarm suspend {quoted} --pool {named}"),
+fn job_instead(job: &str, pool: &str, options: &str, purpose: Purpose) -> String {
+    let quoted = shell::word(job);
+    let command = match purpose {
+        Purpose::Look => format!("swarm ps --job {quoted}{options}"),
+        Purpose::Stop => format!("swarm suspend {quoted}{options}"),
     };
     format!("no pool `{job}` runs; {pool} runs, and {job} is a job of {pool}: `{command}`")
 }
 
-/// Returns the logs of the only pool in a default directory with lines about this job; `None` if
-/// there is none.
+/// Returns the logs of the only pool with lines about this job; `None` if there is none.
 pub(super) fn logs_about(job: &JobName) -> Result<Option<PathBuf>, Failure> {
     let home = state::default_home().map_err(Failure::Usage)?;
     let has_line = |logs: &PathBuf| {
@@ -154,17 +153,14 @@ pub(super) fn logs_about(job: &JobName) -> Result<Option<PathBuf>, Failure> {
         });
         is_found
     };
-    let logs = pool::default_dirs(&home).into_iter().map(|dir| dir.join("logs"));
+    let logs = pool::known_dirs(&home).into_iter().map(|dir| dir.join("logs"));
     let mut found: Vec<_> = logs.filter(has_line).collect();
     if 1 < found.len() {
         found.sort();
-        let dirs = found.iter().filter_map(|logs| logs.parent()?.file_name());
-        let names = dirs.map(|name| name.to_string_lossy()).collect::<Vec<_>>().join(", ");
-        let job = shell::word(job.as_str());
-        return Err(Failure::Usage(format!(
-            "several pools had a job {job}: {names}; write the name of one, as in \
-             `swarm logs {job} POOL`"
-        )));
+        let options: Vec<_> =
+            found.iter().filter_map(|logs| Some(state::options(logs.parent()?))).collect();
+        let what = format!("several pools had a job {}", shell::word(job.as_str()));
+        return Err(Failure::Usage(output::choice(&what, &options)));
     }
     Ok(found.pop())
 }
@@ -222,11 +218,11 @@ mod tests {
 
     #[test]
     fn a_job_in_place_of_a_pool_gets_the_command_for_the_job() {
-        let ps = job_instead("camera-17", "cams", true, Purpose::Look);
+        let ps = job_instead("camera-17", "cams", "", Purpose::Look);
         let expected = "no pool `camera-17` runs; cams runs, and camera-17 is a job of cams: \
                         `swarm ps --job camera-17`";
         assert_eq!(ps, expected);
-        let stop = job_instead("a b", "cams", false, Purpose::Stop);
+        let stop = job_instead("a b", "cams", " --pool cams", Purpose::Stop);
         assert!(stop.ends_with("`swarm suspend 'a b' --pool cams`"), "{stop}");
     }
 

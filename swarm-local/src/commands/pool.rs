@@ -9,8 +9,10 @@ use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer, AnswerError};
+use swarm_adapters_host::runlog::rotated;
 use swarm_core::history::Episode;
 use swarm_core::{Assignment, Job, JobName, RunnerName, Slot, Unassigned};
+use swarm_terminal::output;
 use swarm_view::action::Action;
 use swarm_view::jobs::JobEntry;
 use swarm_view::shell;
@@ -25,7 +27,8 @@ use crate::pool::events::EventList;
 use crate::processes::{Peer, remaining};
 use crate::serve::web::{self, job_line};
 use crate::settings::fixed::Fixed;
-use crate::state_dir::state;
+use crate::settings::run_log;
+use crate::state_dir::{elsewhere, state};
 
 /// Maximum time for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -45,25 +48,24 @@ const SHOWN_MAX: usize = 200;
 
 /// Maximum number of default directories to search.
 const POOLS_MAX: usize = 1_000;
-
 /// Arguments that select a pool.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PoolArgs {
-    /// The name of the pool's Swarm [default: the only pool that runs in a default directory]
+    /// The name of the pool's Swarm [default: the only pool that runs]
     #[arg(value_name = "POOL")]
     pub pool: Option<String>,
     /// The pool's directory, if `local` was given one
     #[arg(long, value_name = "DIR", conflicts_with = "pool")]
     pub dir: Option<PathBuf>,
-    /// The name of the pool's Swarm, as commands that take jobs have it
-    #[arg(long = "pool", value_name = "POOL", hide = true, conflicts_with_all = ["pool", "dir"])]
+    /// The name of the pool's Swarm; every command has this option
+    #[arg(long = "pool", value_name = "POOL", conflicts_with_all = ["pool", "dir"])]
     pub by_option: Option<String>,
 }
 
 /// A pool that an option names.
 #[derive(Clone, Debug, Args)]
 pub struct NamedPool {
-    /// The name of the pool's Swarm [default: the only pool that runs in a default directory]
+    /// The name of the pool's Swarm [default: the only pool that runs]
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
     /// The pool's directory, if `local` was given one
@@ -76,13 +78,24 @@ impl NamedPool {
         PoolArgs { pool: self.pool.clone(), dir: self.dir.clone(), by_option: None }
     }
 
+    /// Returns the run logs of the named pool, the older one first. The pool may have ended.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about a directory without a run log.
+    pub fn run_logs(&self) -> Result<Vec<PathBuf>, String> {
+        let dir =
+            self.args().named_dir().map_err(|failure| failure.sentence())?.unwrap_or_default();
+        let log = dir.join(run_log::NAME);
+        let logs: Vec<_> = [rotated(&log), log].into_iter().filter(|log| log.is_file()).collect();
+        let missing = || format!("{} has no run log", dir.display());
+        if logs.is_empty() { Err(missing()) } else { Ok(logs) }
+    }
+
     /// Reads the history of the pool, which may have ended. A note says what was not read.
     pub(super) async fn history(&self) -> Result<(Vec<Episode>, Vec<String>), Failure> {
         let args = self.args();
-        let missing = |dir: &Path| {
-            let near = args.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
-            Failure::No(format!("no pool was run in {}{near}", dir.display()))
-        };
+        let missing = |dir: &Path| args.was_never_run(dir);
         let dir = match args.named_dir()? {
             Some(named) => state::find(&named)?.ok_or_else(|| missing(&named))?,
             None => match args.find().await {
@@ -157,6 +170,12 @@ impl PoolArgs {
         }
     }
 
+    /// Returns the failure about a directory without the state of a pool.
+    pub(super) fn was_never_run(&self, dir: &Path) -> Failure {
+        let near = self.name().map(|name| names::nearest_pools(name)).unwrap_or_default();
+        Failure::No(format!("no pool was run in {}{near}", dir.display()))
+    }
+
     /// Finds the selected pool, or the processes that it left behind.
     pub(super) async fn look(&self) -> Result<Found, Failure> {
         let Some(named) = self.named_dir()? else { return only_one().await };
@@ -223,7 +242,7 @@ impl PoolArgs {
     }
 }
 
-/// The pools in the default directories.
+/// The pools in the default and in the listed directories.
 pub(super) struct Pools {
     /// The running pools, with the process of an operator that has no socket.
     pub(super) running: Vec<(PathBuf, Option<i32>)>,
@@ -249,15 +268,26 @@ impl Pools {
 /// pool.
 pub(super) fn default_dirs(home: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(home).into_iter().flatten().take(POOLS_MAX).flatten();
-    // A link in the home leads to a directory that may be there as well.
-    let dirs: BTreeSet<_> = entries.filter_map(|entry| state::find(&entry.path()).ok()?).collect();
+    let entries = entries.map(|entry| entry.path()).filter(|path| !elsewhere::is_list(path));
+    found(entries)
+}
+
+/// Returns the default directories of pools, and those in the list of others.
+pub(super) fn known_dirs(home: &Path) -> Vec<PathBuf> {
+    found(default_dirs(home).into_iter().chain(elsewhere::links_in(home)))
+}
+
+/// Returns the directories to which the paths lead. A link in the home leads to a directory that may be
+/// there as well.
+fn found(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let dirs: BTreeSet<_> = paths.filter_map(|path| state::find(&path).ok()?).collect();
     dirs.into_iter().collect()
 }
 
-/// Finds all pools in the default directories.
-pub(super) async fn all(home: &Path) -> Pools {
+/// Finds out which pools in these directories run.
+pub(super) async fn sorted(dirs: Vec<PathBuf>) -> Pools {
     let (mut running, mut ended) = (Vec::new(), Vec::new());
-    for dir in default_dirs(home) {
+    for dir in dirs {
         match connected(&dir).await {
             Ok(Some(_)) => running.push((dir, None)),
             Ok(None) => match Peer::that_locks(&dir) {
@@ -271,28 +301,28 @@ pub(super) async fn all(home: &Path) -> Pools {
     Pools { running, ended }
 }
 
-/// Finds the running pools in the default directories.
+/// Finds the running pools of this user.
 pub(super) async fn all_running() -> Result<Vec<Pool>, Failure> {
     Ok(all_of_user().await?.running())
 }
 
-/// Finds all pools in the default directories of this user.
+/// Finds all pools of this user: in the default directories, and in the list of others.
 pub(super) async fn all_of_user() -> Result<Pools, Failure> {
-    Ok(all(&state::default_home().map_err(Failure::Usage)?).await)
+    let home = state::default_home().map_err(Failure::Usage)?;
+    Ok(sorted(known_dirs(&home)).await)
 }
 
-/// Finds all running pools in the default directories, or else the selected one, which may be elsewhere.
+/// Finds all running pools of this user, or else the selected one.
 pub(super) async fn every_or(all: bool, selected: &PoolArgs) -> Result<Vec<Pool>, Failure> {
     let running = if all { all_running().await? } else { Vec::new() };
     // The error about a missing pool names the directory.
     if running.is_empty() { Ok(vec![selected.find().await?]) } else { Ok(running) }
 }
 
-/// Finds the only running pool in a default directory, or else the only pool that left processes
-/// behind.
+/// Finds the only running pool, or else the only pool that left processes behind.
 async fn only_one() -> Result<Found, Failure> {
     let home = state::default_home().map_err(Failure::Usage)?;
-    let Pools { running, ended } = all(&home).await;
+    let Pools { running, ended } = sorted(known_dirs(&home)).await;
     match running.as_slice() {
         [(dir, None)] => Ok(Found::Runs(Pool { dir: dir.clone() })),
         [(dir, Some(operator))] => Ok(Found::Mute(Pool { dir: dir.clone() }, *operator)),
@@ -320,14 +350,13 @@ async fn only_left(home: &Path, ended: Vec<PathBuf>) -> Result<Found, Failure> {
     }
 }
 
-/// Returns the directory of the only pool in a default directory that was run; `None` if there is
-/// none.
+/// Returns the directory of the only pool that was run; `None` if there is none.
 pub(super) fn only_ended() -> Result<Option<PathBuf>, Failure> {
     only_ended_in(&state::default_home().map_err(Failure::Usage)?)
 }
 
 fn only_ended_in(home: &Path) -> Result<Option<PathBuf>, Failure> {
-    let mut dirs = default_dirs(home);
+    let mut dirs = known_dirs(home);
     dirs.retain(|dir| ran_in(dir));
     match dirs.as_slice() {
         [] | [_] => Ok(dirs.pop()),
@@ -340,13 +369,10 @@ pub(super) fn ran_in(dir: &Path) -> bool {
     ["ledger.json", "pool.json"].iter().any(|name| dir.join(name).is_file())
 }
 
+/// Returns the failure about several pools, with the commands that name one.
 fn several_pools<'a>(what: &str, dirs: impl Iterator<Item = &'a PathBuf>) -> Failure {
-    let names = dirs.filter_map(|dir| dir.file_name());
-    let mut names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
-    names.sort();
-    let names = names.join(", ");
-    let hint = "write the name of one, after --pool if the command takes a job";
-    Failure::Usage(format!("several pools {what}: {names}; {hint}"))
+    let options: Vec<_> = dirs.map(|dir| state::options(dir)).collect();
+    Failure::Usage(output::choice(&format!("several pools {what}"), &options))
 }
 
 /// State of a running pool that a plan needs.
@@ -461,7 +487,7 @@ impl Pool {
         format!(
             "the operator of {} ended without being asked, so nothing restarts its jobs; start it again, \
              or write `swarm stop --dir {dir}` if it should not run",
-            self.name()
+            self.shown()
         )
     }
 
@@ -623,6 +649,11 @@ impl Pool {
         self.dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    /// Returns the name that a list of pools shows: the path of a pool that is in no default directory.
+    pub(super) fn shown(&self) -> String {
+        if state::is_default(&self.dir) { self.name() } else { self.dir.display().to_string() }
+    }
+
     /// Returns the directory of the pool's logs.
     pub(super) fn logs(&self) -> PathBuf {
         self.dir.join("logs")
@@ -664,8 +695,16 @@ mod tests {
         // A link leads to a pool that counts already.
         std::os::unix::fs::symlink(&dirs[0], home.path().join("link")).unwrap();
         let Err(Failure::Usage(sentence)) = only() else { panic!("{:?}", only()) };
-        let expected = "several pools have ended: cams, yard; write the name of one, after --pool if \
-                        the command takes a job";
-        assert_eq!(sentence, expected);
+        let lines: Vec<_> = sentence.lines().collect();
+        assert_eq!(lines[0], "several pools have ended; name one of them:");
+        let ends = dirs.map(|dir| format!(" --dir {}", shell::file(&dir)));
+        assert_eq!(lines.len(), 3, "{sentence}");
+        assert!(lines[1].ends_with(&ends[0]) && lines[2].ends_with(&ends[1]), "{sentence}");
+        // A listed directory counts, too.
+        let listed = tempfile::tempdir().unwrap();
+        fs::write(listed.path().join("pool.json"), "{}").unwrap();
+        let home = tempfile::tempdir().unwrap();
+        elsewhere::add(home.path(), listed.path()).unwrap();
+        assert_eq!(only_ended_in(home.path()).unwrap().as_deref(), Some(listed.path()));
     }
 }

@@ -94,7 +94,7 @@ async fn write(args: &PsArgs, format: Format, to: &mut dyn Write) -> Result<(), 
             has_worker(&pool, worker).await?;
         }
         let answer = pool.get(web::JOBS).await?;
-        let name = args.all.then(|| pool.name());
+        let name = args.all.then(|| pool.shown());
         let each = |line: &[u8]| match job_line(line).transpose()? {
             Some((raw, entry)) if args.shows(&entry) => {
                 rows.put(to, Received { pool: name.as_deref(), raw, entry })

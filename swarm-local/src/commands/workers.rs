@@ -38,11 +38,12 @@ async fn answer(args: &WorkersArgs) -> Result<Answer, Failure> {
     let (mut workers, mut documents) = (Vec::new(), Vec::new());
     for pool in pool::every_or(args.all, &args.pool).await? {
         let (mut document, status) = pool.swarm().await?;
+        let name = if args.all { pool.shown() } else { pool.name() };
         for document in document["workers"].as_array_mut().into_iter().flatten() {
-            document["pool"] = pool.name().into();
+            document["pool"] = name.clone().into();
             documents.push(document.take());
         }
-        let line = |worker| WorkerLine { worker, pool: PoolName::Machine { pool: pool.name() } };
+        let line = |worker| WorkerLine { worker, pool: PoolName::Machine { pool: name.clone() } };
         workers.extend(status.workers.into_iter().map(line));
     }
     let workers = Workers { workers };

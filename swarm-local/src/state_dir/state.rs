@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use swarm_adapters_host::file;
 use swarm_view::shell;
 
+use super::elsewhere;
 use super::path_lock::{self, PathLock};
 use super::private_dir;
 use crate::settings::fixed::Fixed;
@@ -171,10 +172,31 @@ pub(crate) fn default_dir(name: &str) -> Result<PathBuf, String> {
     Ok(default_home()?.join(name))
 }
 
+/// Whether a path without links is a default directory.
+pub(crate) fn is_default(dir: &Path) -> bool {
+    default_home().is_ok_and(|home| {
+        dir.parent() == Some(find(&home).ok().flatten().unwrap_or(home).as_path())
+    })
+}
+
+/// Adds a directory to the list of directories outside the default ones, so that commands find it
+/// without `--dir`. A list that cannot be written is no error of the pool.
+pub(crate) fn list(dir: &Path) {
+    if is_default(dir) {
+        return;
+    }
+    let listed =
+        default_home().map_err(anyhow::Error::msg).and_then(|home| elsewhere::add(&home, dir));
+    if let Err(error) = listed {
+        tracing::info!(
+            "commands find this pool with --dir only, since no list can be written: {error:#}"
+        );
+    }
+}
+
 /// Returns the options of a command that name the pool in a directory.
 pub(crate) fn options(dir: &Path) -> String {
-    let name = dir.file_name().filter(|_| default_home().is_ok_and(|it| dir.parent() == Some(&it)));
-    match name {
+    match dir.file_name().filter(|_| is_default(dir)) {
         Some(name) => format!(" --pool {}", shell::word(name)),
         None => format!(" --dir {}", shell::file(dir)),
     }

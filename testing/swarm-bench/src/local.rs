@@ -194,6 +194,7 @@ impl Operator {
     pub(crate) fn start(programs: &Path, file: &Path, dir: &Path) -> io::Result<Self> {
         let mut command = Command::new(programs.join("swarm"));
         command.arg("local").arg(file).arg("--dir").arg(dir.join("state"));
+        command.env("XDG_STATE_HOME", dir.join("home"));
         command.stdin(Stdio::null()).stdout(File::create(dir.join("out"))?);
         Ok(Self { child: command.spawn()?, dir: dir.to_owned() })
     }

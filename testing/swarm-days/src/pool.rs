@@ -103,6 +103,7 @@ impl Pool {
         let mut command = Command::new(&self.program);
         command.arg("local").arg(self.file()).arg("--dir").arg(self.state()).arg("--plain");
         command.process_group(0).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        command.env("XDG_STATE_HOME", self.state().with_file_name("home"));
         self.child = Some(command.spawn()?);
         Ok(())
     }

@@ -114,6 +114,7 @@ impl Pool {
         let mut words = self.wrapper.iter().map(String::as_str).chain([PROGRAM]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words).arg("local").arg(self.manifest()).arg("--dir").arg(dir);
+        command.env("XDG_STATE_HOME", self.root.path().join("home"));
         command.args(args).process_group(0).stdin(Stdio::null());
         command
     }

@@ -219,7 +219,11 @@ fn several_pools_are_listed_and_one_of_them_that_fails_is_the_answer() {
     assert!(complaint.ends_with("/swarm/nope; recorders, yard run\n"), "{complaint}");
     let (_, complaint, code) = ran(&machine, &["attach"]);
     assert_eq!(code, Some(2));
-    assert!(complaint.contains("several pools run: recorders, yard"), "{complaint}");
+    let commands = "\n  swarm attach --pool recorders\n  swarm attach --pool yard\n";
+    assert!(
+        complaint.ends_with(&format!("several pools run; name one of them:{commands}")),
+        "{complaint}"
+    );
     stop(&machine, "yard");
     stop(&machine, "recorders");
     assert_eq!(machine.processes(), []);

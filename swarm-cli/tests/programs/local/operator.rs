@@ -64,6 +64,11 @@ impl Machine {
         self.path().join("state")
     }
 
+    /// Returns the directory with the default directories of pools.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.path().join("home")
+    }
+
     /// Starts an operator with a command to which the operator's own command is added.
     pub(crate) fn started_by(&self, words: &[&str]) -> Operator<'_> {
         let mut command = Command::new(words[0]);
@@ -75,7 +80,7 @@ impl Machine {
     fn command(&self, state: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.arg("local").arg(self.file()).arg("--dir").arg(state);
-        command.args(args).process_group(0).stdin(Stdio::null());
+        command.env("XDG_STATE_HOME", self.home()).args(args).process_group(0).stdin(Stdio::null());
         command
     }
 
@@ -151,6 +156,8 @@ impl Machine {
         let number = (0..100).find(|n| !self.dir.path().join(format!("out.{n}")).exists()).unwrap();
         let file = |name: &str| File::create(self.dir.path().join(format!("{name}.{number}")));
         command.stdout(file("out").unwrap()).stderr(file("err").unwrap());
+        // The operator lists its directory there.
+        command.env("XDG_STATE_HOME", self.home());
         Operator { machine: self, child: command.spawn().unwrap(), number }
     }
 

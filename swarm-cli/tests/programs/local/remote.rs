@@ -163,16 +163,62 @@ fn the_pool_is_the_only_one_that_runs_or_the_one_that_is_named() {
     let listed = text(&ask(&["status"]), 0).0;
     assert!(listed.contains("\none   Settled  27 ") && listed.contains("\ntwo "), "{listed}");
     let (_, complaint) = text(&ask(&["ps"]), 2);
-    assert!(
-        complaint.ends_with(
-            "several pools run: one, two; write the name of one, after --pool if the command takes a \
-             job\n"
-        ),
-        "{complaint}"
-    );
-    assert!(text(&ask(&["status", "two"]), 0).0.contains("/swarm/two\n"));
+    let choice =
+        "several pools run; name one of them:\n  swarm ps --pool one\n  swarm ps --pool two\n";
+    assert!(complaint.ends_with(choice), "{complaint}");
+    for words in [&["status", "two"][..], &["status", "--pool", "two"]] {
+        assert!(text(&ask(words), 0).0.contains("/swarm/two\n"));
+    }
+    let checked = text(&ask(&["check", "two"]), 0).0;
+    assert!(checked.contains("1 of 1 answer"), "{checked}");
+    text(&ask(&["check", "three"]), 3);
+    let verified = ask(&["verify", "--pool", "two"]);
+    assert!(text(&verified, 0).0.contains("runs"), "{verified:?}");
     text(&ask(&["stop", "one"]), 0);
     assert!(text(&ask(&["ps"]), 0).0.contains("stream:cars:new"));
+}
+
+#[test]
+fn a_pool_in_a_directory_of_its_own_is_found_without_it_until_the_directory_is_gone() {
+    let machine = Machine::new();
+    let ask =
+        |words: &[&str]| command(words).env("XDG_STATE_HOME", machine.home()).output().unwrap();
+    let mut operator = machine.settled();
+    assert!(text(&ask(&["status"]), 0).0.starts_with("streams: Settled\n"));
+    let other = machine.path().join("other");
+    let _other = machine.settled_in(&other);
+    let (_, complaint) = text(&ask(&["who", "stream:cars:new"]), 2);
+    let [state, other] = [machine.state(), other].map(|dir| dir.canonicalize().unwrap());
+    let command = |dir: &Path| format!("\n  swarm who stream:cars:new --dir {}", dir.display());
+    let choice =
+        format!("several pools run; name one of them:{}{}\n", command(&other), command(&state));
+    assert!(complaint.ends_with(&choice), "{complaint}");
+
+    operator.signal(Signal::KILL);
+    operator.ended();
+    let lost = format!("the operator of {} ended without being asked", state.display());
+    // Its workers end first.
+    until("no process of the pool is left", || {
+        let said = asked(&state, &["status"]).stderr;
+        String::from_utf8(said).unwrap().contains(&lost).then_some(())
+    });
+    let (listed, complaint) = text(&ask(&["status", "-A"]), 3);
+    let first = listed.lines().nth(1).unwrap();
+    assert!(first.starts_with(&*state.to_string_lossy()), "{listed}");
+    assert!(first.contains("no operator"), "{listed}");
+    assert!(complaint.contains(&lost), "{complaint}");
+    for words in [&["check"][..], &["check", "--dir", state.to_str().unwrap()]] {
+        let (checked, _) = text(&ask(words), 3);
+        assert!(checked.contains(&lost), "{checked}");
+    }
+    assert!(text(&ask(&["check", "--dir", other.to_str().unwrap()]), 0).0.contains("1 of 1"));
+
+    fs::remove_dir_all(&state).unwrap();
+    assert!(text(&ask(&["status"]), 0).0.starts_with("streams: Settled\n"));
+    let links = || fs::read_dir(machine.home().join("swarm/.elsewhere")).unwrap().count();
+    assert_eq!(links(), 2);
+    let _third = machine.settled_in(&machine.path().join("third"));
+    assert_eq!(links(), 2, "the link that leads nowhere was replaced");
 }
 
 /// `logs -f`, which is ended with the test.

@@ -1,6 +1,5 @@
 //! Lists the pools that run on this machine or should run, one a line.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
@@ -17,7 +16,7 @@ use super::super::pool::Pool;
 
 /// A pool that runs, or should run.
 struct Listed<'a> {
-    dir: &'a Path,
+    pool: &'a Pool,
     /// The received document and the state, or a sentence about the missing answer.
     state: Result<(serde_json::Value, Status), String>,
     /// Whether the operator has ended without being asked.
@@ -37,12 +36,12 @@ pub(super) async fn answer(
             Failure::No(sentence) | Failure::Usage(sentence) => sentence,
             Failure::Failed(error) => format!("{error:#}"),
         });
-        listed.push(Listed { dir: &pool.dir, state, is_lost: false });
+        listed.push(Listed { pool, state, is_lost: false });
     }
     let is_healthy = listed.iter().all(Listed::is_healthy);
     let document =
         || json!(Overview::Pools { pools: listed.iter().map(Listed::document).collect() });
-    let names = || lost.iter().chain(running).map(Pool::name).collect();
+    let names = || lost.iter().chain(running).map(Pool::shown).collect();
     let answer = display.answer(is_healthy, |_| table(&listed), document, names)?;
     Ok(answer.with_complaints(lost.iter().map(Pool::lost_sentence).collect()))
 }
@@ -57,7 +56,7 @@ fn table(listed: &[Listed<'_>]) -> String {
 
 impl<'a> Listed<'a> {
     fn lost(pool: &'a Pool) -> Self {
-        Self { dir: &pool.dir, state: Err(pool.lost_sentence()), is_lost: true }
+        Self { pool, state: Err(pool.lost_sentence()), is_lost: true }
     }
 
     fn is_healthy(&self) -> bool {
@@ -66,7 +65,7 @@ impl<'a> Listed<'a> {
 
     fn row(&self) -> Vec<String> {
         // The commands take the name of the directory, which is the name of the Swarm by default.
-        let dir = self.dir.file_name().unwrap_or_default().to_string_lossy();
+        let dir = self.pool.shown();
         let Ok((_, status)) = &self.state else {
             let state = if self.is_lost { "no operator" } else { "no answer" };
             return row([&dir, state, "-", "-", "-", "-"]);
@@ -85,7 +84,7 @@ impl<'a> Listed<'a> {
     }
 
     fn document(&self) -> ListedPool {
-        let dir = self.dir.to_string_lossy().into_owned();
+        let dir = self.pool.dir.to_string_lossy().into_owned();
         match &self.state {
             Ok((document, _)) => ListedPool::Answered { dir, document: document.clone() },
             Err(error) => ListedPool::Silent { dir, error: error.clone() },
