@@ -19,6 +19,9 @@ use run::Ended;
 /// Default timeout of a request by kubectl.
 const REQUEST_TIMEOUT: &str = "30s";
 
+/// The usual namespace of the operator.
+pub(crate) const OPERATOR_NAMESPACE: &str = "swarm-system";
+
 /// Message about a missing kubectl.
 pub(crate) const MISSING: &str = "kubectl is not in PATH, and the cluster is asked through it";
 

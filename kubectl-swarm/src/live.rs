@@ -10,6 +10,7 @@ mod history;
 mod jobs;
 mod logs;
 mod objects;
+mod operators;
 mod paths;
 pub(crate) mod plan;
 mod pool;
@@ -43,6 +44,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::kubectl::proxy::{Proxy, Unread};
 use crate::kubectl::{Cluster, check_name};
 use objects::{Metadata, SwarmObject};
+use operators::Operators;
 use pool::{LivePool, Reach};
 
 pub(crate) use check::{CheckArgs, check};
@@ -325,20 +327,27 @@ async fn one(
     reach: Reach<'_>,
 ) -> Result<LivePool, Failure> {
     let pool = found(proxy, namespace, name, reach).await?;
+    note_hidden(&pool);
+    Ok(pool)
+}
+
+/// Tells the user once about a right that is missing.
+fn note_hidden(pool: &LivePool) {
     if let Some(sentence) = &pool.hidden {
         // An answer that is watched is read many times.
         NOTED.call_once(|| complain(&format!("note: {NOT_VISIBLE}: {sentence}")));
     }
-    Ok(pool)
 }
 
 /// Reads all Swarms of all namespaces, in the order of their names.
 async fn every(proxy: &Proxy, reach: Reach<'_>) -> Result<Vec<LivePool>, Failure> {
-    let swarms = proxy.list::<SwarmObject>(&paths::all_swarms()).await?;
-    let swarms = swarms.ok_or_else(|| Failure::No(NOT_INSTALLED.to_owned()))?;
+    let path = paths::all_swarms();
+    let (swarms, operators) =
+        tokio::join!(proxy.list::<SwarmObject>(&path), Operators::read(proxy));
+    let swarms = swarms?.ok_or_else(|| Failure::No(NOT_INSTALLED.to_owned()))?;
     let read = async |Metadata { namespace, name, .. }: Metadata| {
         check_name(&namespace)?;
-        match one(proxy, &namespace, Some(&name), reach).await {
+        match read_one(proxy, &namespace, Some(&name), reach).await {
             // It has been deleted meanwhile.
             Err(Failure::No(_)) => Ok(None),
             read => read.map(Some),
@@ -346,7 +355,9 @@ async fn every(proxy: &Proxy, reach: Reach<'_>) -> Result<Vec<LivePool>, Failure
     };
     let pools = stream::iter(swarms).map(|swarm| read(swarm.metadata)).buffered(SWARMS_AT_ONCE);
     let pools: Vec<Option<LivePool>> = pools.try_collect().await?;
-    let mut pools: Vec<_> = pools.into_iter().flatten().collect();
+    let pools = pools.into_iter().flatten().map(|pool| pool.beside(&operators));
+    let mut pools: Vec<_> = pools.collect();
+    pools.iter().for_each(note_hidden);
     if pools.is_empty() {
         return Err(Failure::No("no Swarm was found in any namespace".to_owned()));
     }
@@ -366,8 +377,20 @@ async fn every_or(
     }
 }
 
-/// Reads the named Swarm, or else the only one of the namespace.
+/// Reads the named Swarm, or else the only one of the namespace, and its operators.
 async fn found(
+    proxy: &Proxy,
+    namespace: &str,
+    name: Option<&str>,
+    reach: Reach<'_>,
+) -> Result<LivePool, Failure> {
+    let (pool, operators) =
+        tokio::join!(read_one(proxy, namespace, name, reach), Operators::read(proxy));
+    Ok(pool?.beside(&operators))
+}
+
+/// Same as [`found`], without the operators.
+async fn read_one(
     proxy: &Proxy,
     namespace: &str,
     name: Option<&str>,
@@ -382,7 +405,7 @@ async fn found(
     }
     let all = names(proxy, namespace).await?;
     let name = only(namespace, &all)?;
-    Box::pin(found(proxy, namespace, Some(name), reach)).await
+    Box::pin(read_one(proxy, namespace, Some(name), reach)).await
 }
 
 /// Returns the only Swarm of a namespace.
@@ -415,6 +438,15 @@ async fn with_jobs(
         pools.push(one(proxy, namespace, Some(swarm), Reach::Jobs(jobs)).await?);
     }
     Ok(pools)
+}
+
+/// Returns a sentence about each pool whose state may be wrong now. Equal ones are one.
+fn out_of_date(pools: &[LivePool]) -> Vec<String> {
+    let all = pools.iter().filter_map(|pool| pool.out_of_date.as_ref());
+    let mut all: Vec<_> = all.map(ToString::to_string).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Returns the failure about a Swarm that does not exist, with the nearest names.

@@ -3,14 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use swarm_terminal::output::{NO, Output, complain, print, print_json};
-use swarm_view::replicas;
+use swarm_view::replicas::{self, Evidence, Heard, RENEW, SILENT_AFTER};
 use swarm_view::shell;
 use swarm_view::table::{add_table, columns, row};
 
-use crate::kubectl::{Cluster, objects};
+use crate::kubectl::{Cluster, OPERATOR_NAMESPACE, objects};
 
 /// Resource name of Leases for kubectl.
 const LEASES: &str = "leases.coordination.k8s.io";
@@ -34,7 +37,7 @@ Examples:
   kubectl swarm replicas -a -o json               all that they say of themselves, with those that ended")]
 pub(crate) struct ReplicasArgs {
     /// The namespace of the operator
-    #[arg(long, short, value_name = "NS", default_value = "swarm-system")]
+    #[arg(long, short, value_name = "NS", default_value = OPERATOR_NAMESPACE)]
     namespace: String,
     /// List also replicas that have ended
     #[arg(long, short)]
@@ -46,17 +49,18 @@ pub(crate) struct ReplicasArgs {
     cluster: Cluster,
 }
 
-/// Prints the replicas. Exit codes: 0, 1 if the cluster does not answer, 3 if no replica exists.
+/// Prints the replicas. Exit codes: 0, 1 if the cluster does not answer, 3 if no replica is alive.
 pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
-    let all = match replicas(&args.cluster, Some(&args.namespace)) {
+    let all = match judged(&args.cluster, &args.namespace) {
         Ok(all) => all,
         Err(sentence) => {
             complain(&sentence);
             return ExitCode::FAILURE;
         }
     };
+    let silence = silence(&all);
     let (mut found, ended): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|it| it.is_alive || args.all);
+        all.into_iter().partition(|it| it.is_held || args.all);
     found.sort_by(|a, b| (&a.name, &a.renewed).cmp(&(&b.name, &b.renewed)));
     if found.is_empty() {
         complain(&nobody(&args.cluster, &args.namespace, ended.len()));
@@ -73,12 +77,46 @@ pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
         }
     };
     match printed {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => match silence {
+            None => ExitCode::SUCCESS,
+            Some(sentence) => {
+                complain(&sentence);
+                ExitCode::from(NO)
+            }
+        },
         Err(error) => {
             complain(&format!("the replicas cannot be printed: {error}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the replicas in a namespace. The clock of this machine may differ from theirs, so
+/// silent ones get the time of two renewals to show another one.
+fn judged(cluster: &Cluster, namespace: &str) -> Result<Vec<Replica>, String> {
+    let first = replicas(cluster, Some(namespace))?;
+    if !first.iter().any(|it| it.is_held && it.silence().is_some()) {
+        return Ok(first);
+    }
+    sleep(RENEW * 2);
+    let mut second = replicas(cluster, Some(namespace))?;
+    for replica in &mut second {
+        let before = first.iter().find(|it| it.name == replica.name);
+        replica.is_renewing = before.is_none_or(|before| before.renewed != replica.renewed);
+    }
+    Ok(second)
+}
+
+/// Returns a sentence if replicas hold their Leases, and none of them renews its Lease.
+fn silence(all: &[Replica]) -> Option<String> {
+    let mut held = all.iter().filter(|it| it.is_held).peekable();
+    held.peek()?;
+    if held.any(Replica::is_alive) {
+        return None;
+    }
+    let least = all.iter().filter_map(Replica::silence).min()?;
+    let evidence = Evidence { heard: Heard::Ago(least), ..Evidence::default() };
+    evidence.out_of_date().map(|it| it.to_string())
 }
 
 /// Returns the replicas in a namespace, or in all namespaces.
@@ -134,14 +172,17 @@ fn nobody(cluster: &Cluster, namespace: &str, ended: usize) -> String {
 
 /// Returns the namespaces with live replicas.
 fn namespaces_of(replicas: Vec<Replica>) -> BTreeSet<String> {
-    replicas.into_iter().filter(|it| it.is_alive).map(|it| it.namespace).collect()
+    replicas.into_iter().filter(Replica::is_alive).map(|it| it.namespace).collect()
 }
 
 /// A replica and its Lease.
 struct Replica {
     name: String,
     namespace: String,
-    is_alive: bool,
+    /// Whether it holds its Lease.
+    is_held: bool,
+    /// Whether its Lease was renewed during this command.
+    is_renewing: bool,
     renewed: String,
     /// The status that the replica reports, or null.
     status: Value,
@@ -153,15 +194,28 @@ impl Replica {
             lease.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
         let name = text("/metadata/name");
-        let is_alive = !name.is_empty() && text("/spec/holderIdentity") == name;
+        let is_held = !name.is_empty() && text("/spec/holderIdentity") == name;
         let status = serde_json::from_str(&text(STATUS)).unwrap_or_default();
         let namespace = text("/metadata/namespace");
-        Self { is_alive, renewed: text("/spec/renewTime"), status, name, namespace }
+        let (renewed, is_renewing) = (text("/spec/renewTime"), false);
+        Self { name, namespace, is_held, is_renewing, renewed, status }
+    }
+
+    /// Returns the time since the last renewal of a replica that seems silent.
+    fn silence(&self) -> Option<Duration> {
+        let renewed: Timestamp = self.renewed.parse().ok()?;
+        let ago = Duration::try_from(Timestamp::now().duration_since(renewed)).ok()?;
+        Some(ago).filter(|ago| SILENT_AFTER <= *ago)
+    }
+
+    /// Whether it holds its Lease and renews it.
+    fn is_alive(&self) -> bool {
+        self.is_held && (self.is_renewing || self.silence().is_none())
     }
 
     fn document(&self) -> replicas::Replica {
         let said = self.status.as_object().cloned().unwrap_or_default();
-        replicas::Replica::new(&self.name, self.is_alive, &self.renewed, said)
+        replicas::Replica::new(&self.name, self.is_alive(), &self.renewed, said)
     }
 
     /// Sums a number over all controllers, up to the largest number: any user who may write the Lease
@@ -178,7 +232,8 @@ impl Replica {
             Value::String(text) => text.escape_default().to_string(),
             other => other.to_string(),
         };
-        let state = match (self.is_alive, &self.status["isHealthy"]) {
+        let state = match (self.is_alive(), &self.status["isHealthy"]) {
+            (false, _) if self.is_held => "silent",
             (false, _) => "ended",
             (true, Value::Bool(false)) => "hangs",
             (true, _) => "alive",
@@ -227,11 +282,33 @@ fn table(replicas: &[Replica]) -> String {
 mod tests {
     use super::*;
 
+    /// A time in the future, by a clock that is ahead.
+    const RENEWED: &str = "2126-03-01T12:00:07.000000Z";
+
+    #[test]
+    fn a_replica_that_holds_its_lease_and_does_not_renew_it_is_silent() {
+        let of = |seconds: u64, is_renewing| {
+            let renewed = (Timestamp::now() - Duration::from_secs(seconds)).to_string();
+            Replica { is_renewing, renewed, ..Replica::of(&lease("a", "a", &json!({}))) }
+        };
+        let state = |replica: &Replica| replica.row()[1].clone();
+        assert_eq!(state(&of(9, false)), "alive");
+        assert_eq!(state(&of(28, false)), "silent");
+        assert!(!of(28, false).document().is_alive);
+        // The clock of this machine is ahead.
+        assert_eq!(state(&of(28, true)), "alive");
+        assert_eq!(silence(&[of(9, false), of(28, false)]), None);
+        let sentence = silence(&[of(40, false), of(28, false)]).unwrap();
+        assert!(sentence.starts_with("NoOperator: as of 28 s ago; no operator"), "{sentence}");
+        let ended = Replica::of(&lease("b", "", &json!({})));
+        assert_eq!(silence(&[ended]), None, "another sentence is about them");
+    }
+
     fn lease(name: &str, holder: &str, status: &Value) -> Value {
         let annotations = json!({"replicas.k8slab.info/status": status.to_string()});
         json!({
             "metadata": {"name": name, "annotations": annotations},
-            "spec": {"holderIdentity": holder, "renewTime": "2026-03-01T12:00:07.000000Z"},
+            "spec": {"holderIdentity": holder, "renewTime": RENEWED},
         })
     }
 
@@ -250,8 +327,8 @@ mod tests {
         let text = anstream::adapter::strip_str(&table(&[alive, ended])).to_string();
         let expected = "\
 REPLICA  STATE  TYPE     SWARMS  BUCKETS  LOCKED  WORKERS  WAITING  TURNS  TURNS/S  VERSION  RENEWED
-a-1      alive  default  7       2058     4       16       2        0      3        1.2.3    2026-03-01T12:00:07.000000Z
-b-1      ended  -        -       0        0       -        -        -      -        -        2026-03-01T12:00:07.000000Z
+a-1      alive  default  7       2058     4       16       2        0      3        1.2.3    2126-03-01T12:00:07.000000Z
+b-1      ended  -        -       0        0       -        -        -      -        -        2126-03-01T12:00:07.000000Z
 ";
         assert_eq!(text, expected);
         let most = json!({"controllers": {"a": {"buckets": u64::MAX}, "b": {"buckets": 1}}});

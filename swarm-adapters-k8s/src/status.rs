@@ -207,6 +207,7 @@ pub fn after_turn(
     }
     let status = SwarmStatus {
         observed_generation: None,
+        as_of: None,
         revision: counter(decision.ledger.revision()),
         version: counter(decision.ledger.version),
         source_digest: Some(format!("{:016x}", digest_jobs(&desired.jobs))),

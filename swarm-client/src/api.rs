@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
         name = "Reason",
         type_ = "string"
     ),
+    printcolumn(json_path = ".status.asOf", name = "As Of", type_ = "date"),
     printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date"),
     printcolumn(json_path = ".status.assigned", name = "Assigned", type_ = "integer", priority = 1),
     printcolumn(json_path = ".metadata.generation", name = "Edit", type_ = "integer", priority = 1),
@@ -146,6 +147,10 @@ pub struct SwarmStatus {
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// Time of the last write of this status. An operator writes it again after ten minutes at the
+    /// latest, so with an older time no operator works on the Swarm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Time>,
     /// Number of changes of the ledger, which records the holder of each job. Takeovers by another
     /// replica count in the ledger only.
     #[serde(default)]

@@ -51,6 +51,9 @@ pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
 pub const WORKERS_MAX: u32 = 100_000;
 /// The most characters of a Swarm's name: views of sessions have it as a label.
 pub const NAME_MAX: usize = 63;
+/// The longest time between two writes of the status of a Swarm, while an operator works on it. A
+/// worker renews its Lease 150 times as often.
+pub const STATUS_EVERY: std::time::Duration = std::time::Duration::from_secs(10 * 60);
 
 /// The most jobs in a Swarm itself: more would make each of its writes expensive for the API server.
 const INLINE_JOBS_MAX: usize = 2_000;

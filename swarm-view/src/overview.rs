@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::replicas::OutOfDate;
 use crate::status::{Condition, Status};
 
 /// The pools of one machine, or the Swarms of a cluster.
@@ -39,6 +40,9 @@ pub struct Summary {
     pub healthy: bool,
     /// Its conditions.
     pub conditions: Vec<Condition>,
+    /// Reason why all of this may be wrong now, since no operator works on the Swarm.
+    #[serde(rename = "outOfDate", default, skip_serializing_if = "Option::is_none")]
+    pub out_of_date: Option<OutOfDate>,
 }
 
 /// A pool of one machine, which answers or not.

@@ -20,6 +20,7 @@ pub use self::standing::{Mood, SHOWN, held_back};
 pub use self::text::{FAILING_MAX, Place, Runs};
 use crate::age::age;
 use crate::jobs::JobFailure;
+use crate::replicas::OutOfDate;
 use crate::shell;
 use crate::words::{Word, counted, number, quoted, word};
 use crate::workers::WorkerRow;
@@ -92,6 +93,9 @@ pub struct Status {
     /// Progress of the end of the pool, once it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
+    /// Reason why all of this may be wrong now, since no operator works on the Swarm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_date: Option<OutOfDate>,
     /// Number of jobs in each state.
     pub jobs: JobCounts,
     /// The workers, by slot.

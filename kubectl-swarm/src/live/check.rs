@@ -14,7 +14,7 @@ use swarm_view::words::limit;
 use super::objects::Metadata;
 use super::{Failure, paths, run, some, wait};
 use crate::kubectl::proxy::{Proxy, Unread};
-use crate::kubectl::{Cluster, check_name};
+use crate::kubectl::{Cluster, OPERATOR_NAMESPACE, check_name};
 
 /// Kinds that the CRDs add, by their plural names.
 const KINDS: [&str; 5] =
@@ -44,7 +44,7 @@ Examples:
   kubectl swarm check -n swarm -o json         another namespace of the operator, as a document")]
 pub(crate) struct CheckArgs {
     /// The namespace of the operator
-    #[arg(long, short, value_name = "NS", default_value = "swarm-system")]
+    #[arg(long, short, value_name = "NS", default_value = OPERATOR_NAMESPACE)]
     namespace: String,
     /// Wait until nothing is wrong
     #[arg(long, short)]

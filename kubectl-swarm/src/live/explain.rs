@@ -15,7 +15,7 @@ use super::entries::Entries;
 use super::history;
 use super::plan::{self, LiveSwarm};
 use super::pool::LivePool;
-use super::{Failure, NOT_VISIBLE, Scope, age_of, has_no_job, run, with_jobs};
+use super::{Failure, NOT_VISIBLE, Scope, age_of, has_no_job, out_of_date, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm explain`.
@@ -37,7 +37,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) scope: Scope,
 }
 
-/// Explains a job. Exit code 3 if no Swarm has it.
+/// Explains a job. Exit code 3 if no Swarm has it, or if no operator works.
 pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         let job = args.job.parse::<JobName>().map_err(|error| error.to_string())?;
@@ -69,7 +69,9 @@ async fn answer(
         if found.len() == 1 { all.next().unwrap_or_default() } else { all.collect() }
     };
     let workers = || found.iter().filter_map(|(it, _)| it.worker.clone()).collect();
-    Ok(args.display.answer(true, text, document, workers)?)
+    let complaints = out_of_date(&parts);
+    let answer = args.display.answer(complaints.is_empty(), text, document, workers)?;
+    Ok(answer.with_complaints(complaints))
 }
 
 /// Returns the failure about a job that no pool has, and when it was removed.

@@ -14,7 +14,7 @@ use swarm_view::printable::{Form, printable};
 
 use super::entries::{Entries, message_of_unassigned};
 use super::pool::{LivePool, newest_read};
-use super::{Failure, NamedSwarm, Scope, every_or, nearest, run};
+use super::{Failure, NamedSwarm, Scope, every_or, nearest, out_of_date, run};
 use crate::kubectl::proxy::Proxy;
 
 /// The phases, the most usual first.
@@ -63,7 +63,8 @@ pub(crate) struct JobsArgs {
     pub(crate) scope: Scope,
 }
 
-/// Prints the jobs of a Swarm. Exit code 3 if the Swarm or the worker does not exist.
+/// Prints the jobs of a Swarm. Exit code 3 if the Swarm or the worker does not exist, or if no operator
+/// works.
 pub(crate) fn jobs(args: &JobsArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         let namespace = args.scope.namespace_unless(args.all_namespaces)?;
@@ -104,7 +105,9 @@ async fn answer(args: &JobsArgs, proxy: &Proxy, namespace: &str) -> Result<Answe
         }
         text
     };
-    Ok(args.display.answer(true, text, || json!(jobs), names)?)
+    let complaints = out_of_date(&pools);
+    let answer = args.display.answer(complaints.is_empty(), text, || json!(jobs), names)?;
+    Ok(answer.with_complaints(complaints))
 }
 
 impl JobsArgs {

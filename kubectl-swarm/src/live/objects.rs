@@ -48,10 +48,11 @@ pub(super) struct Metadata {
     managed_fields: Vec<ManagedFields>,
 }
 
-/// The fields of an object that one program wrote.
+/// The last change of an object by one writer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct ManagedFields {
+    subresource: String,
     time: Option<Timestamp>,
 }
 
@@ -90,6 +91,8 @@ pub(super) struct Status {
     pub(super) suspended: u64,
     pub(super) moving: u64,
     pub(super) failing: u64,
+    /// Time of the last write. An older operator does not say it.
+    pub(super) as_of: Option<Timestamp>,
     pub(super) conditions: Vec<Condition>,
 }
 
@@ -116,6 +119,17 @@ impl SwarmObject {
     /// Whether the condition of this type is true.
     pub(super) fn is(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|it| it.status == "True")
+    }
+
+    /// Returns the time of the last edit, if no operator has seen the newest spec.
+    pub(super) fn unseen_edit(&self) -> Option<Timestamp> {
+        let Metadata { generation, creation_timestamp, managed_fields, .. } = &self.metadata;
+        let is_deleted = self.metadata.deletion_timestamp.is_some();
+        if is_deleted || self.status.observed_generation == *generation {
+            return None;
+        }
+        let edits = managed_fields.iter().filter(|it| it.subresource.is_empty());
+        edits.filter_map(|it| it.time).max().or(*creation_timestamp)
     }
 
     /// Returns the inline jobs by name, as their author wrote them. O(jobs).
@@ -403,6 +417,29 @@ impl Report {
         let is_in_part = |job| stopping.write == ack.write && !stopping.jobs.contains_key(job);
         let reads = if job.is_some_and(is_in_part) { stopping.reads } else { 0 };
         ack.incarnation == view.incarnation && view.revision <= ack.revision.max(reads)
+    }
+}
+
+/// The Lease of a replica of the operator.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct OperatorLease {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: LeaseSpec,
+}
+
+impl OperatorLease {
+    pub(super) fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Returns the time of the last renewal, by the clock of the operator.
+    pub(super) fn renewed(&self) -> Option<Timestamp> {
+        self.spec.renew_time
     }
 }
 

@@ -117,6 +117,15 @@ pub(super) fn events_about(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/events?fieldSelector={selector}")
 }
 
+/// The Leases of operators in a namespace, or in all namespaces.
+pub(super) fn operator_leases(namespace: Option<&str>) -> String {
+    let all = || "/apis/coordination.k8s.io/v1/leases".to_owned();
+    format!(
+        "{}?labelSelector=replicas.k8slab.info%2Fgroup%3Dswarm-operator",
+        namespace.map_or_else(all, leases)
+    )
+}
+
 /// The Leases of the sessions of a namespace.
 pub(super) fn session_leases(namespace: &str) -> String {
     format!(

@@ -13,12 +13,14 @@ use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Sl
 use swarm_view::history::Past;
 use swarm_view::picture::{Bounds, Picture, WorkerFacts};
 use swarm_view::pool::PoolName;
+use swarm_view::replicas::OutOfDate;
 use swarm_view::words::Word;
 
 use super::history;
 use super::objects::{
     LeaseObject, LedgerObject, PartObject, Report, SwarmObject, ViewObject, ViewSpec,
 };
+use super::operators::Operators;
 use super::{paths, unix_s};
 use crate::kubectl::check_name;
 use crate::kubectl::proxy::{Proxy, Unread};
@@ -60,6 +62,8 @@ pub(super) struct LivePool {
     pub(super) episodes: Vec<Episode>,
     /// The reason why the episodes were not read, in a sentence.
     pub(super) without_episodes: Option<String>,
+    /// The reason why the status may be wrong now.
+    pub(super) out_of_date: Option<OutOfDate>,
 }
 
 /// A worker that fills a slot, or has left it and still has jobs.
@@ -194,7 +198,15 @@ impl LivePool {
             hidden: None,
             episodes: Vec::new(),
             without_episodes: None,
+            out_of_date: None,
         }
+    }
+
+    /// Adds what is known of the operators.
+    pub(super) fn beside(self, operators: &Operators) -> Self {
+        let writer = self.operator.as_deref();
+        let out_of_date = operators.out_of_date(&self.swarm, writer, self.now);
+        Self { out_of_date, ..self }
     }
 
     /// Returns the namespace and the name of the Swarm.

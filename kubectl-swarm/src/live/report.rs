@@ -19,8 +19,8 @@ use super::{
     Failure, NamedSwarm, Scope, check, has_no_swarm, history, names, one, only, paths, run, status,
     workers,
 };
-use crate::kubectl::check_name;
 use crate::kubectl::proxy::{Proxy, Unread};
+use crate::kubectl::{OPERATOR_NAMESPACE, check_name};
 
 /// Number of objects of one kind that are read at once.
 const AT_ONCE: usize = 8;
@@ -47,7 +47,7 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     with: With,
     /// The namespace of the operator
-    #[arg(long, value_name = "NS", default_value = "swarm-system")]
+    #[arg(long, value_name = "NS", default_value = OPERATOR_NAMESPACE)]
     operator_namespace: String,
     #[command(flatten)]
     pub(crate) scope: Scope,

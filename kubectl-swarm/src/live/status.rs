@@ -11,6 +11,7 @@ use swarm_terminal::show::{Answer, Display};
 use swarm_view::age::age;
 use swarm_view::overview::{Overview, Summary};
 use swarm_view::pool::Home;
+use swarm_view::replicas::OutOfDate;
 use swarm_view::shell;
 use swarm_view::status::{Condition, FailingRow, JobCounts, Place, Runs, Status, UnassignedRow};
 use swarm_view::table::{columns, row, whole_table};
@@ -19,6 +20,7 @@ use swarm_view::words::{counted, limit};
 use super::entries::{ALL_ASSIGNED, Entries, message_of_unassigned, why_unassigned};
 use super::jobs::{Phases, by_phase};
 use super::objects::SwarmObject;
+use super::operators::Operators;
 use super::pool::{JobState, LivePool, Reach};
 use super::workers::{self, WorkerState};
 use super::{Failure, NamedSwarm, Scope, named, one, paths, run, wait};
@@ -83,8 +85,9 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
         if args.wait {
             let is_done = async || {
                 let name = args.named.get();
-                let swarm = one(proxy, &namespace, name, Reach::Jobs(&[])).await?.swarm;
-                if !is_settled(&swarm) || !is_healthy(&swarm) {
+                let pool = one(proxy, &namespace, name, Reach::Jobs(&[])).await?;
+                let swarm = &pool.swarm;
+                if pool.out_of_date.is_some() || !is_settled(swarm) || !is_healthy(swarm) {
                     return Ok(false);
                 }
                 let pool = one(proxy, &namespace, name, Reach::All).await?;
@@ -115,7 +118,8 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     let answer = args.display.answer(is_good, text, || json!(shown), names)?;
     let complaint = (args.wait && !is_good).then(|| {
         let within = limit(args.timeout);
-        let why = lost(&pool).unwrap_or_else(|| shortfall(&pool.swarm));
+        let out_of_date = pool.out_of_date.as_ref().map(OutOfDate::to_string);
+        let why = out_of_date.or_else(|| lost(&pool)).unwrap_or_else(|| shortfall(&pool.swarm));
         format!("not settled and healthy within {within}: {why}")
     });
     Ok(answer.with_complaints(complaint.into_iter().collect()))
@@ -123,34 +127,53 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
 
 /// Lists Swarms, one a line. Exit code 3 if one of them is not healthy, or if there is none.
 async fn list(args: &StatusArgs, proxy: &Proxy, path: &str) -> Result<Answer, Failure> {
-    let swarms = proxy.list::<SwarmObject>(path).await?;
-    let swarms = swarms.ok_or_else(|| Failure::No(super::NOT_INSTALLED.to_owned()))?;
+    let (swarms, operators) = tokio::join!(proxy.list::<SwarmObject>(path), Operators::read(proxy));
+    let swarms = swarms?.ok_or_else(|| Failure::No(super::NOT_INSTALLED.to_owned()))?;
     if swarms.is_empty() {
         return Err(Failure::No("no Swarm was found; -A looks in all namespaces".to_owned()));
     }
-    let document = || json!(Overview::Swarms { swarms: swarms.iter().map(summary).collect() });
+    let now = proxy.now();
+    let listed = swarms.iter().map(|it| Listed(it, operators.out_of_date(it, None, now)));
+    let listed: Vec<_> = listed.collect();
+    let document = || json!(Overview::Swarms { swarms: listed.iter().map(summary).collect() });
     let names = || {
         let all = swarms.iter().map(|it| &it.metadata);
         all.map(|it| format!("{}/{}", it.namespace, it.name)).collect()
     };
-    let is_good = swarms.iter().all(is_healthy);
-    Ok(args.display.answer(is_good, |_| lines(&swarms), document, names)?)
+    let is_good = listed.iter().all(Listed::is_healthy);
+    Ok(args.display.answer(is_good, |_| lines(&listed), document, names)?)
 }
 
-fn lines(swarms: &[SwarmObject]) -> String {
+/// A Swarm, and the reason why its status may be wrong now.
+struct Listed<'a>(&'a SwarmObject, Option<OutOfDate>);
+
+impl Listed<'_> {
+    fn is_healthy(&self) -> bool {
+        self.1.is_none() && is_healthy(self.0)
+    }
+
+    /// Returns the most important fact in a word.
+    fn standing(&self) -> &str {
+        self.1.as_ref().map_or_else(|| standing(self.0), |it| &it.reason)
+    }
+}
+
+fn lines(swarms: &[Listed<'_>]) -> String {
     let heads = ["NAMESPACE", "NAME", "STATUS", "JOBS", "WORKERS", "FAILING", columns::REASON];
     let mut rows = vec![row(heads)];
-    rows.extend(swarms.iter().map(|it| {
+    rows.extend(swarms.iter().map(|listed| {
+        let Listed(it, out_of_date) = listed;
         let (meta, status) = (&it.metadata, &it.status);
-        let ready = it.condition("Ready");
+        let ready = it.condition("Ready").map(|it| it.message.clone());
+        let out_of_date = out_of_date.as_ref().map(|it| it.message.clone());
         vec![
             meta.namespace.clone(),
             meta.name.clone(),
-            [&[standing(it)][..], &beside(it)].concat().join("; "),
+            [&[listed.standing()][..], &beside(it)].concat().join("; "),
             status.jobs.to_string(),
             format!("{}/{}", status.workers_ready, status.workers_desired),
             if status.failing == 0 { String::new() } else { status.failing.to_string() },
-            ready.map(|it| it.message.clone()).unwrap_or_default(),
+            out_of_date.or(ready).unwrap_or_default(),
         ]
     }));
     whole_table(rows)
@@ -178,7 +201,8 @@ pub(super) fn is_healthy(swarm: &SwarmObject) -> bool {
 /// Whether a pool is healthy also by the reports of its workers, which are newer than the status.
 fn is_sound(pool: &LivePool, phases: &Phases) -> bool {
     let is_failing = phases.iter().any(|(phase, _)| *phase == JobPhase::Failing);
-    is_healthy(&pool.swarm) && !is_failing && pool.lost().is_empty()
+    let is_young = pool.out_of_date.is_none();
+    is_young && is_healthy(&pool.swarm) && !is_failing && pool.lost().is_empty()
 }
 
 /// Describes the workers whose sessions are silent or over, if there are some.
@@ -282,15 +306,17 @@ fn guarantee(swarm: &SwarmObject) -> String {
     format!("{policy}, lease {}", swarm.lease_duration())
 }
 
-fn summary(swarm: &SwarmObject) -> Summary {
+fn summary(listed: &Listed<'_>) -> Summary {
+    let Listed(swarm, out_of_date) = listed;
     Summary {
         name: swarm.metadata.name.clone(),
         namespace: swarm.metadata.namespace.clone(),
-        status: standing(swarm).to_owned(),
-        ready: swarm.is("Ready"),
-        settled: is_settled(swarm),
-        healthy: is_healthy(swarm),
+        status: listed.standing().to_owned(),
+        ready: out_of_date.is_none() && swarm.is("Ready"),
+        settled: out_of_date.is_none() && is_settled(swarm),
+        healthy: listed.is_healthy(),
         conditions: swarm.status.conditions.clone(),
+        out_of_date: out_of_date.clone(),
     }
 }
 
@@ -344,9 +370,13 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         namespace: Some(metadata.namespace.clone()),
         operator: pool.operator.clone(),
         revision: pool.ledger.revision(),
-        status: standing(&pool.swarm).to_owned(),
-        ready: pool.swarm.is("Ready"),
-        settled: is_settled(&pool.swarm),
+        status: pool
+            .out_of_date
+            .as_ref()
+            .map_or_else(|| standing(&pool.swarm), |it| &it.reason)
+            .to_owned(),
+        ready: pool.out_of_date.is_none() && pool.swarm.is("Ready"),
+        settled: pool.out_of_date.is_none() && is_settled(&pool.swarm),
         healthy: is_sound(pool, phases),
         guarantee: guarantee(&pool.swarm),
         reason: ready.map_or("Unknown", |it| &it.reason).to_owned().into(),
@@ -363,6 +393,7 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         failing,
         moving: moves,
         unassigned,
+        out_of_date: pool.out_of_date.clone(),
         ..Status::default()
     }
 }

@@ -11,7 +11,7 @@ use swarm_view::pool::Home;
 
 use super::entries::Entries;
 use super::pool::{Reach, newest_read};
-use super::{Failure, Scope, every, has_no_job, run, with_jobs};
+use super::{Failure, Scope, every, has_no_job, out_of_date, run, with_jobs};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm who`.
@@ -38,7 +38,8 @@ pub(crate) struct WhoArgs {
     pub(crate) scope: Scope,
 }
 
-/// Prints the holders of jobs. Exit code 3 if no Swarm has one of the jobs.
+/// Prints the holders of jobs. Exit code 3 if no Swarm has one of the jobs, or if no operator
+/// works.
 pub(crate) fn who(args: &WhoArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         let wanted = args.jobs.iter().map(|job| job.parse::<JobName>());
@@ -61,7 +62,7 @@ async fn answer(
         with_jobs(proxy, namespace, args.swarm.as_deref(), wanted).await?
     };
     let entries: Vec<_> = pools.iter().map(Entries::of).collect();
-    let (mut found, mut complaints) = (Vec::new(), Vec::new());
+    let (mut found, mut complaints) = (Vec::new(), out_of_date(&pools));
     for job in wanted {
         let holders = entries.iter().filter_map(|entries| entries.find(job));
         let before = found.len();

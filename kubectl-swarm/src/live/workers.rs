@@ -12,7 +12,7 @@ use swarm_view::pool::Home;
 use swarm_view::workers::{WorkerLine, WorkerRow, Workers, add_title};
 
 use super::pool::{LivePool, LiveWorker, newest_read};
-use super::{Failure, NamedSwarm, Scope, every_or, paths, run, unix_s};
+use super::{Failure, NamedSwarm, Scope, every_or, out_of_date, paths, run, unix_s};
 use crate::kubectl::proxy::Proxy;
 
 /// Arguments of `kubectl swarm workers`.
@@ -43,7 +43,7 @@ pub(super) struct WorkerState<'a> {
 /// Nodes of pods, by the names of the pods. Empty without the right to list pods.
 pub(super) type Nodes = BTreeMap<String, String>;
 
-/// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist.
+/// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist, or if no operator works.
 pub(crate) fn workers(args: &WorkersArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         let namespace = args.scope.namespace_unless(args.all_namespaces)?;
@@ -70,7 +70,9 @@ async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<An
     let now_unix_s = newest_read(&pools);
     let text = |is_wide| workers.text(Home::Cluster, now_unix_s, args.all_namespaces, is_wide);
     let names = || workers.workers.iter().map(|it| it.worker.name.clone()).collect();
-    Ok(args.display.answer(true, text, || json!(workers), names)?)
+    let complaints = out_of_date(&pools);
+    let answer = args.display.answer(complaints.is_empty(), text, || json!(workers), names)?;
+    Ok(answer.with_complaints(complaints))
 }
 
 /// Reads the nodes of all pods of a namespace. The map is empty after a failure.

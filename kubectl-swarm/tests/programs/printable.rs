@@ -33,7 +33,7 @@ fn what_a_lease_says_of_a_replica_does_not_steer_a_terminal() {
     let annotations = json!({"replicas.k8slab.info/status": status.to_string()});
     let leases = json!({"items": [{
         "metadata": {"name": "a-1", "annotations": annotations},
-        "spec": {"holderIdentity": "a-1", "renewTime": "2026-03-01T12:00:07.000000Z"},
+        "spec": {"holderIdentity": "a-1", "renewTime": "2126-03-01T12:00:07.000000Z"},
     }]});
     let table = replicas(&leases, &[]);
     let document = replicas(&leases, &["--output=json"]);

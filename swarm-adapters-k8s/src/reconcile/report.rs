@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Client, ResourceExt};
@@ -15,6 +16,7 @@ use swarm_core::history::Episode;
 use swarm_core::ports::StoreError;
 use swarm_core::verdict::{Reason as Shared, displaced, failed_over};
 use swarm_core::{Desired, Need, Observed, Progress, Waiting};
+use swarm_spec::spec::STATUS_EVERY;
 use tokio::time::Instant;
 
 use crate::metrics::{Counted, Metrics, SwarmMetrics};
@@ -55,6 +57,8 @@ pub(crate) struct Reports {
     status: Option<SwarmStatus>,
     /// The version of the Swarm after that write, while the cache has an older one.
     version: Option<String>,
+    /// The moment of that write.
+    written: Option<Instant>,
     /// The workers that were already reported as not ready for too long.
     not_ready: BTreeSet<String>,
     /// The jobs that were already reported as kept away from workers.
@@ -77,6 +81,7 @@ impl Reports {
             seen_in,
             status: None,
             version: None,
+            written: None,
             not_ready: BTreeSet::new(),
             quarantined: BTreeSet::new(),
             brief: None,
@@ -91,7 +96,7 @@ impl Reports {
     pub(crate) fn forget_undone(&mut self, epoch: Epoch) -> bool {
         let is_undone = std::mem::replace(&mut self.seen_in, epoch) != epoch;
         if is_undone {
-            (self.status, self.version) = (None, None);
+            (self.status, self.version, self.written) = (None, None, None);
         }
         is_undone
     }
@@ -126,6 +131,17 @@ impl Reports {
     pub(crate) fn event_in(&self) -> Option<Duration> {
         let (_, since) = self.brief?;
         Some(BRIEF.saturating_sub(since.elapsed()).max(Duration::from_secs(1)))
+    }
+
+    /// The time until the status of `swarm` is written again although nothing has changed, so that
+    /// its age shows that an operator works on it. It is not written while the state is unclear.
+    pub(super) fn renewal_in(&self, swarm: &Swarm) -> Duration {
+        let of_swarm = || {
+            let as_of = swarm.status.as_ref()?.as_of.as_ref()?;
+            Timestamp::now().duration_since(as_of.0).try_into().ok()
+        };
+        let age = self.written.map(|written| written.elapsed()).or_else(of_swarm);
+        age.map_or(Duration::ZERO, |age| STATUS_EVERY.saturating_sub(age))
     }
 
     /// Records the verdict of a turn. `is_new` says whether its reason differs from the reason in
@@ -342,15 +358,19 @@ impl Reporter {
         let swarm = turn.swarm;
         let before = reports.status.clone().or_else(|| swarm.status.clone());
         let before = before.as_ref();
-        if before == Some(&status) {
+        let same = before.filter(|before| {
+            **before == SwarmStatus { as_of: before.as_of.clone(), ..status.clone() }
+        });
+        if same.is_some() && !reports.renewal_in(swarm).is_zero() {
             if reports.is_event(&verdict, false) {
                 self.events.publish_verdict(swarm, verdict).await;
             }
             return Ok(());
         }
+        let status = SwarmStatus { as_of: Some(Time(Timestamp::now())), ..status };
         let at = reports.version_of(swarm);
         match self.write_status(turn, &status, at, reports.seen_in).await {
-            Ok(version) => reports.version = version,
+            Ok(version) => (reports.version, reports.written) = (version, Some(Instant::now())),
             Err(StoreError::Refused { reason: refused, .. }) => {
                 self.metrics.count_refused(RefusedRequest::Status);
                 let (name, reason) = (turn.name, verdict.reason.as_str());

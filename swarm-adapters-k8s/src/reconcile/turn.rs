@@ -156,7 +156,10 @@ impl<'a> Stages<'a> {
             Outcome::Awaited { requeue_after, .. } => requeue_after,
         };
         let event_in = memory.reports.event_in();
-        Ok(Action::requeue(event_in.map_or(requeue_after, |event_in| event_in.min(requeue_after))))
+        let renewal_in = memory.reports.renewal_in(turn.swarm);
+        let renewal_in = if renewal_in.is_zero() { REFUSED_RETRY } else { renewal_in };
+        let all = [Some(requeue_after), event_in, Some(renewal_in)].into_iter().flatten();
+        Ok(Action::requeue(all.min().unwrap_or(requeue_after)))
     }
 
     /// Runs all stages except the report. A refusal is an outcome, since the last good state keeps

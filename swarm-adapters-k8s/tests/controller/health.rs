@@ -6,7 +6,7 @@ use serde_json::json;
 use swarm_apiserver::Verb;
 use swarm_apiserver::fault::{Fault, Rule};
 
-use super::scenario::Scenario;
+use super::scenario::{SWARMS, Scenario};
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_is_healthy_while_the_api_server_answers_nothing() {
@@ -32,4 +32,23 @@ async fn an_operator_is_healthy_while_the_api_server_answers_nothing() {
     }
     s.stop_operator().await;
     assert_eq!(s.health.check(), Ok(()), "it was asked to end");
+}
+
+/// At rest the age of a status shows that an operator works on it, and nothing else is written.
+#[tokio::test(start_paused = true)]
+async fn a_status_at_rest_is_written_every_ten_minutes_while_an_operator_lives() {
+    let mut s = Scenario::settled().await;
+    let first = s.at(SWARMS, "s", "/status/asOf");
+    assert!(first.is_string(), "{first}");
+    // The last nudges.
+    s.pass(Duration::from_mins(1)).await;
+    s.transcript();
+    s.pass(Duration::from_hours(1)).await;
+    let written = s.transcript();
+    let all = written.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  ("));
+    assert_eq!(all.collect::<Vec<_>>(), ["  apply swarms/s/status"; 6], "{written}");
+    s.kill_operator().await;
+    s.transcript();
+    s.pass(Duration::from_hours(1)).await;
+    assert_eq!(s.transcript().matches("apply").count(), 0);
 }

@@ -79,7 +79,7 @@ impl Transcript {
             return;
         }
         for (path, value) in changes(before.as_deref(), after.as_deref()) {
-            if path.ends_with(".observedGeneration") {
+            if path.ends_with(".observedGeneration") || path.ends_with(".asOf") {
                 continue;
             }
             let value = value.map_or_else(|| "gone".to_owned(), |value| self.value(&path, &value));

@@ -44,6 +44,9 @@ impl Status {
         if !self.is_known() {
             return ("starting".to_owned(), Mood::Busy);
         }
+        if let Some(out_of_date) = &self.out_of_date {
+            return (out_of_date.to_string(), Mood::Bad);
+        }
         if let Some(ending) = &self.ending {
             let mood = if ending.killed.is_empty() { Mood::Busy } else { Mood::Bad };
             return (format!("ending: {}", ending.sentence(now_unix_s)), mood);

@@ -158,6 +158,9 @@ impl Status {
 
     /// Returns the time since the condition `Ready` changed, if it is known.
     fn since(&self, now_unix_s: u64) -> Option<String> {
+        if self.out_of_date.is_some() {
+            return None;
+        }
         let ready = self.conditions.iter().find(|it| it.kind == "Ready")?;
         let since = u64::try_from(ready.last_transition_time?.as_second()).ok()?;
         let seconds = now_unix_s.checked_sub(since).filter(|seconds| 0 < *seconds)?;

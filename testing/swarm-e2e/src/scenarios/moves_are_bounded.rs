@@ -112,8 +112,8 @@ async fn looks(context: &Context) -> Result<()> {
     let (head, row) = table.split_once('\n').context("a table")?;
     let words: Vec<_> = head.split_whitespace().collect();
     let expected = [
-        "NAME", "READY", "JOBS", "WORKERS", "FAILING", "MOVING", "REASON", "AGE", "ASSIGNED",
-        "EDIT", "SEEN", "REVISION", "VERSION", "MESSAGE",
+        "NAME", "READY", "JOBS", "WORKERS", "FAILING", "MOVING", "REASON", "AS", "OF", "AGE",
+        "ASSIGNED", "EDIT", "SEEN", "REVISION", "VERSION", "MESSAGE",
     ];
     ensure!(words == expected, "columns are {words:?}");
     ensure!(row.starts_with("streams") && row.contains("Settled"), "{row}");

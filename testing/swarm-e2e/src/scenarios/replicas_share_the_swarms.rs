@@ -16,11 +16,13 @@ use kube::{Api, ResourceExt as _};
 use swarm_client::api::{SwarmLedger, Writer};
 use tokio::task::JoinHandle;
 
+use super::live_pools_are_shown::expect;
 use super::owners;
 use super::session_pool::{GRACEFUL, Policy, SessionPool};
 use crate::operator::{self, REPLICAS};
 use crate::run_log::Moment;
 use crate::scenario::Context;
+use crate::until::until;
 
 /// The number of Swarms.
 const POOLS: usize = 6;
@@ -35,7 +37,7 @@ const OF_SOAK: usize = 3;
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let outcome = share(&context).await;
+    let outcome = Box::pin(share(&context)).await;
     // Restores the operator also after a failure: later scenarios share it.
     operator::scale(&context.cluster, REPLICAS).await?;
     outcome
@@ -73,7 +75,36 @@ async fn share(context: &Context) -> Result<()> {
     let mark = Moment::now();
     cut_off.reconnect()?;
     stage.edit("it is back", mark, TAKEOVER).await?;
+    nobody_works(context, &stage.pools[0].name).await?;
     stage.end().await
+}
+
+/// Freezes all replicas. The readers say that no operator works, until one renews its Lease again.
+async fn nobody_works(context: &Context, name: &str) -> Result<()> {
+    let healthy = || async { expect(context, &["status", name], 0, "").await.map(Some) };
+    until("the Swarm to be healthy", healthy).await?;
+    let mut frozen = Vec::new();
+    for pod in operator_pods(context).await? {
+        frozen.push(context.cluster.freeze_pod(&pod).await?);
+    }
+    let since = Instant::now();
+    until("the status to say that no operator works", || async {
+        let text = expect(context, &["status", name], 3, "").await?;
+        ensure!(text.contains(": NoOperator: as of "), "{text}");
+        Ok(Some(()))
+    })
+    .await?;
+    context.laps.lap(format!("`status` says NoOperator after {} s", since.elapsed().as_secs()));
+    let says = "NoOperator: as of ";
+    expect(context, &["jobs", name], 3, says).await?;
+    let replicas = ["replicas", "-n", operator::NAMESPACE];
+    let table = expect(context, &replicas, 3, says).await?;
+    ensure!(table.contains("silent") && !table.contains("alive"), "{table}");
+    for pod in frozen {
+        pod.thaw()?;
+    }
+    until("the Swarm to be healthy again", healthy).await?;
+    Ok(())
 }
 
 /// Kills a replica every half a minute for ten minutes, while all Swarms and the types of replicas
