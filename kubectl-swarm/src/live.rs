@@ -1,4 +1,5 @@
-//! Commands that read a live cluster: the Swarms, their workers and their jobs. They change nothing.
+//! Commands that read a live cluster: the Swarms, their workers and their jobs. They change nothing,
+//! but for a Lease of its own with which `check` tries a write.
 //!
 //! Exit codes: 0 success, 1 the cluster does not answer or refuses, 2 invalid usage, 3 the answer is
 //! "no": the object does not exist, or is not healthy.

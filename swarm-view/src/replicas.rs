@@ -66,13 +66,15 @@ pub struct Evidence {
     pub status: Option<Duration>,
     /// Age of an edit that no operator has seen.
     pub unseen_edit: Option<Duration>,
+    /// Whether the pool has sessions, and all of them are silent, too.
+    pub are_workers_silent: bool,
 }
 
 /// Reason why a status of a Swarm may be wrong now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutOfDate {
-    /// The reason in a word: `NoOperator`, `Unserved` or `EditUnseen`.
+    /// The reason in a word: `NoOperator`, `NothingWritten`, `Unserved` or `EditUnseen`.
     pub reason: String,
     /// The reason in a sentence.
     pub message: String,
@@ -101,6 +103,14 @@ impl Evidence {
             Heard::Never => {
                 let message = format!("no operator has a Lease, so {nothing}");
                 return Some(of("NoOperator", None, message));
+            }
+            Heard::Ago(ago) if SILENT_AFTER <= ago && self.are_workers_silent => {
+                let message = format!(
+                    "as of {} ago; no operator and no worker has renewed its Lease since, so the API \
+                     server may take no writes: `kubectl swarm check` tries one",
+                    age(ago)
+                );
+                return Some(of("NothingWritten", Some(ago), message));
             }
             Heard::Ago(ago) if SILENT_AFTER <= ago => {
                 let message = format!(
@@ -135,7 +145,8 @@ mod tests {
 
     fn evidence(heard: Heard, status: Option<u64>, unseen: Option<u64>) -> Evidence {
         let seconds = |age: Option<u64>| age.map(Duration::from_secs);
-        Evidence { heard, status: seconds(status), unseen_edit: seconds(unseen) }
+        let (status, unseen_edit) = (seconds(status), seconds(unseen));
+        Evidence { heard, status, unseen_edit, are_workers_silent: false }
     }
 
     #[test]
@@ -152,6 +163,11 @@ mod tests {
             (evidence(ago(1), Some(1), Some(60)), Some("EditUnseen")),
         ] {
             assert_eq!(said(evidence).as_deref(), reason, "{evidence:?}");
+        }
+        for (seconds, reason) in [(10, None), (11, Some("NothingWritten"))] {
+            let heard = ago(seconds);
+            let evidence = Evidence { heard, are_workers_silent: true, ..Evidence::default() };
+            assert_eq!(said(evidence).as_deref(), reason);
         }
         let old = evidence(ago(240), None, None).out_of_date().unwrap();
         assert_eq!(

@@ -1,17 +1,22 @@
 //! `check`: whether swarm is soundly installed in a cluster.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use swarm_terminal::show::{Answer, Display};
 use swarm_view::check::{Check, Finding, Outcome};
+use swarm_view::replicas::OutOfDate;
 use swarm_view::words::limit;
+use tempfile::NamedTempFile;
 
 use super::objects::Metadata;
+use super::operators::Operators;
 use super::{Failure, paths, run, some, wait};
 use crate::kubectl::proxy::{Proxy, Unread};
 use crate::kubectl::{Cluster, OPERATOR_NAMESPACE, check_name};
@@ -32,6 +37,11 @@ const POLICIES: [&str; 8] = [
     "swarm-deputy",
     "swarm-deletion-protection",
 ];
+/// The Lease that only this command writes, and its name as a writer.
+const OWN_LEASE: &str = "swarm-check";
+const OWN_MANAGER: &str = "--field-manager=swarm-check";
+/// Maximum size of kubectl's words about a write.
+const SAID_BYTES_MAX: u64 = 64 << 10;
 /// The flow schema that keeps renewals of Leases apart from other requests.
 const FLOW_SCHEMA: &str = "swarm-leases";
 
@@ -86,7 +96,9 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
 }
 
 async fn answer(args: &CheckArgs, proxy: &Proxy) -> Result<Answer, Failure> {
-    let check = examine(proxy, &args.namespace).await?;
+    let Check { mut findings, .. } = examine(proxy, &args.namespace).await?;
+    findings.push(writes(&args.cluster, &args.namespace));
+    let check = Check::of(findings);
     let wrong = || {
         let wrong = check.findings.iter().filter(|it| it.outcome == Outcome::Wrong);
         wrong.map(|it| it.part.to_owned()).collect()
@@ -115,10 +127,47 @@ fn finding<T>(
     }
 }
 
-/// Checks each part.
+/// Tries a write: first without an effect, since the user may lack the right, and then of a Lease that
+/// only this command uses. The API server carries out the first without its store, which may be full.
+fn writes(cluster: &Cluster, namespace: &str) -> Finding {
+    let part = "writes";
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": OWN_LEASE, "namespace": namespace},
+        "spec": {"renewTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()},
+    });
+    let write = |dry: Option<&str>| -> Result<(), String> {
+        let mut file = NamedTempFile::new().map_err(|error| error.to_string())?;
+        file.write_all(lease.to_string().as_bytes()).map_err(|error| error.to_string())?;
+        let file = file.path().display().to_string();
+        let words =
+            ["apply", "--server-side", "--force-conflicts", OWN_MANAGER, "--filename", &*file];
+        let words: Vec<_> = words.into_iter().chain(dry).collect();
+        cluster.ask(None, &words, SAID_BYTES_MAX).map(drop)
+    };
+    if let Err(sentence) = write(Some("--dry-run=server")) {
+        return Finding::of(part, (Outcome::Hidden, format!("not tried: {sentence}")));
+    }
+    let written = write(None);
+    Finding::of(
+        part,
+        match written {
+            Ok(()) => (Outcome::Good, format!("Lease `{OWN_LEASE}` was written")),
+            Err(sentence) => (
+                Outcome::Wrong,
+                format!(
+                    "the API server takes no write, so nothing moves, and sessions end: {sentence}"
+                ),
+            ),
+        },
+    )
+}
+
+/// Checks each part that can be read.
 pub(super) async fn examine(proxy: &Proxy, namespace: &str) -> Result<Check, String> {
     let flow_schema = paths::flow_schema(FLOW_SCHEMA);
-    let (kinds, crd, roles, policies, bindings, flow, operators) = tokio::join!(
+    let (kinds, crd, roles, policies, bindings, flow, operators, binding) = tokio::join!(
         proxy.object::<ApiResources>(paths::GROUP),
         proxy.object::<Value>(paths::SWARM_CRD),
         proxy.list::<Named>(paths::CLUSTER_ROLES),
@@ -126,6 +175,7 @@ pub(super) async fn examine(proxy: &Proxy, namespace: &str) -> Result<Check, Str
         proxy.list::<Named>(paths::POLICY_BINDINGS),
         proxy.object::<Named>(&flow_schema),
         operator(proxy, namespace),
+        proxy.object::<Value>(paths::OPERATOR_BINDING),
     );
     let policies = policies.and_then(|policies| Ok((policies, bindings?)));
     Ok(Check::of(vec![
@@ -141,6 +191,7 @@ pub(super) async fn examine(proxy: &Proxy, namespace: &str) -> Result<Check, Str
                 "deploy/crds/users.yaml and deploy/base",
             )
         })?,
+        finding("rights", binding, |binding| judge_binding(binding.as_ref(), namespace))?,
         finding("policies", policies, |(policies, bindings)| {
             judge_policies(policies.as_deref(), bindings.as_deref())
         })?,
@@ -234,6 +285,27 @@ fn judge_names(missing: &[&str], of: usize, kind: &str, place: &str) -> (Outcome
     (Outcome::Wrong, format!("missing: {kind} {names}; apply {place}"))
 }
 
+/// Says whose account has the rights of an operator. A second installation may have taken them over.
+fn judge_binding(binding: Option<&Value>, namespace: &str) -> (Outcome, String) {
+    let Some(binding) = binding else {
+        let message = "no ClusterRoleBinding `swarm-operator`; RoleBindings in each namespace give the \
+                       operator its rights";
+        return (Outcome::Good, message.to_owned());
+    };
+    let subjects = binding["subjects"].as_array().into_iter().flatten();
+    let homes: BTreeSet<_> = subjects.filter_map(|it| it["namespace"].as_str()).collect();
+    if homes.contains(namespace) {
+        return (Outcome::Good, format!("the account in namespace `{namespace}` has them"));
+    }
+    let others = some(homes.into_iter());
+    let message = format!(
+        "ClusterRoleBinding `swarm-operator` gives them to {others} and not to the operator in \
+         `{namespace}`, so another installation took them over; remove one of both, and apply \
+         deploy/base of the other again"
+    );
+    (Outcome::Wrong, message)
+}
+
 /// A policy has an effect only with its binding.
 fn judge_policies(policies: Option<&[Named]>, bindings: Option<&[Named]>) -> (Outcome, String) {
     let mut names = missing(&POLICIES, policies);
@@ -252,7 +324,10 @@ fn judge_policies(policies: Option<&[Named]>, bindings: Option<&[Named]>) -> (Ou
 /// Checks the Deployment of the operator.
 async fn operator(proxy: &Proxy, namespace: &str) -> Result<Finding, String> {
     let part = "operator";
-    let deployments = proxy.list::<Value>(&paths::operators(namespace)).await;
+    let path = paths::operators(namespace);
+    let (deployments, leases) =
+        tokio::join!(proxy.list::<Value>(&path), Operators::of_namespace(proxy, namespace));
+    let silence = leases.silence(proxy.now());
     finding(part, deployments, |deployments| {
         let deployments = deployments.unwrap_or_default();
         let Some(deployment) = deployments.first() else {
@@ -272,13 +347,27 @@ async fn operator(proxy: &Proxy, namespace: &str) -> Result<Finding, String> {
         let image = image.and_then(Value::as_str).unwrap_or_default();
         let rollout = if updated < wanted { "; a rollout is under way" } else { "" };
         let count = format!("{ready} of {wanted} replicas ready, image {image}{rollout}");
-        if 0 < wanted && wanted <= ready {
-            return (Outcome::Good, count);
-        }
-        let command =
-            format!("kubectl get pods --namespace={namespace} --selector=app=swarm-controller");
-        (Outcome::Wrong, format!("{count}; workers go on without it, and nothing moves: {command}"))
+        judge_operators(&count, wanted, ready, silence, namespace)
     })
+}
+
+/// Judges how many replicas are ready, and whether one of them renews its Lease.
+fn judge_operators(
+    count: &str,
+    wanted: u64,
+    ready: u64,
+    silence: Option<OutOfDate>,
+    namespace: &str,
+) -> (Outcome, String) {
+    let command =
+        format!("kubectl get pods --namespace={namespace} --selector=app=swarm-controller");
+    let effect = match silence {
+        Some(silence) => format!("{silence}; workers go on without it"),
+        None if 0 < wanted && wanted <= ready => return (Outcome::Good, count.to_owned()),
+        None if 0 < ready => "the ready ones do the work of all".to_owned(),
+        None => "workers go on without it, and nothing moves".to_owned(),
+    };
+    (Outcome::Wrong, format!("{count}; {effect}: {command}"))
 }
 
 #[cfg(test)]
@@ -302,6 +391,35 @@ mod tests {
         let policies =
             text.split("---").filter(|it| it.contains("\nkind: ValidatingAdmissionPolicy\n"));
         assert_eq!(policies.count(), POLICIES.len());
+    }
+
+    #[test]
+    fn a_binding_that_another_installation_took_over_is_wrong() {
+        let binding = |namespace: &str| {
+            let account = json!({"kind": "ServiceAccount", "namespace": namespace});
+            json!({"subjects": [account]})
+        };
+        let judged = |namespace| judge_binding(Some(&binding(namespace)), "swarm-system");
+        assert_eq!(judged("swarm-system").0, Outcome::Good);
+        let (outcome, message) = judged("second");
+        assert_eq!((outcome, message.contains("gives them to `second`")), (Outcome::Wrong, true));
+        assert_eq!(judge_binding(None, "swarm-system").0, Outcome::Good);
+    }
+
+    #[test]
+    fn replicas_that_are_ready_do_the_work_of_others_unless_all_are_silent() {
+        let judged = |wanted, ready, silence: Option<OutOfDate>| {
+            judge_operators("so many", wanted, ready, silence, "ns")
+        };
+        assert_eq!(judged(2, 2, None), (Outcome::Good, "so many".to_owned()));
+        let (outcome, one) = judged(2, 1, None);
+        assert_eq!(outcome, Outcome::Wrong);
+        assert!(one.starts_with("so many; the ready ones do the work of all: kubectl"), "{one}");
+        assert!(judged(2, 0, None).1.contains("nothing moves"));
+        let silence = OutOfDate { reason: "NoOperator".to_owned(), ..OutOfDate::default() };
+        let (outcome, silent) = judged(2, 2, Some(silence));
+        assert_eq!(outcome, Outcome::Wrong);
+        assert!(silent.contains("NoOperator: "), "{silent}");
     }
 
     #[test]

@@ -28,18 +28,36 @@ impl Operators {
         Self { leases: leases.ok().flatten() }
     }
 
+    /// Makes the operators of these Leases.
+    #[cfg(test)]
+    pub(super) fn of(leases: Vec<OperatorLease>) -> Self {
+        Self { leases: Some(leases) }
+    }
+
+    /// Reads the Leases in a namespace.
+    pub(super) async fn of_namespace(proxy: &Proxy, namespace: &str) -> Self {
+        let leases = proxy.list(&paths::operator_leases(Some(namespace))).await;
+        Self { leases: leases.ok().flatten() }
+    }
+
+    /// Returns a reason if operators have Leases, and none renews its own.
+    pub(super) fn silence(&self, now: Timestamp) -> Option<OutOfDate> {
+        let heard = self.heard(None, |then| since(then, now));
+        Evidence { heard, ..Evidence::default() }.out_of_date()
+    }
+
     /// Returns the reason why the status of a Swarm may be wrong now. `writer` is the replica that
     /// wrote its ledger, if it is known. Only operators in its namespace count.
     pub(super) fn out_of_date(
         &self,
         swarm: &SwarmObject,
         writer: Option<&str>,
+        are_workers_silent: bool,
         now: Timestamp,
     ) -> Option<OutOfDate> {
-        let ago = |then: Timestamp| -> Duration {
-            now.duration_since(then).max(SignedDuration::ZERO).unsigned_abs()
-        };
+        let ago = |then: Timestamp| since(then, now);
         let evidence = Evidence {
+            are_workers_silent,
             heard: self.heard(writer, ago),
             status: swarm.status.as_of.map(ago),
             unseen_edit: swarm.unseen_edit().map(ago),
@@ -60,6 +78,11 @@ impl Operators {
     }
 }
 
+/// Returns the time since a moment. A moment in the future, by another clock, is now.
+fn since(then: Timestamp, now: Timestamp) -> Duration {
+    now.duration_since(then).max(SignedDuration::ZERO).unsigned_abs()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -76,7 +99,7 @@ mod tests {
         let leases = leases.map(|leases| leases.iter().map(lease).collect());
         let swarm = serde_json::from_value(swarm).unwrap();
         let now = "2026-01-02T03:04:09Z".parse().unwrap();
-        let found = Operators { leases }.out_of_date(&swarm, writer, now);
+        let found = Operators { leases }.out_of_date(&swarm, writer, false, now);
         found.map(|it| it.reason).unwrap_or_default()
     }
 

@@ -13,6 +13,9 @@ pub(super) const SWARM_CRD: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/swarms.swarm.k8slab.info";
 /// The roles of the whole cluster.
 pub(super) const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+/// The binding that gives an operator its rights in all namespaces.
+pub(super) const OPERATOR_BINDING: &str =
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/swarm-operator";
 /// The admission policies of the cluster.
 pub(super) const POLICIES: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";

@@ -205,7 +205,9 @@ impl LivePool {
     /// Adds what is known of the operators.
     pub(super) fn beside(self, operators: &Operators) -> Self {
         let writer = self.operator.as_deref();
-        let out_of_date = operators.out_of_date(&self.swarm, writer, self.now);
+        let mut open = self.workers.values().filter(|worker| self.unheard_for(worker).is_some());
+        let are_silent = open.clone().next().is_some() && open.all(|it| self.is_lost(it));
+        let out_of_date = operators.out_of_date(&self.swarm, writer, are_silent, self.now);
         Self { out_of_date, ..self }
     }
 

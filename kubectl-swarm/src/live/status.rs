@@ -133,7 +133,7 @@ async fn list(args: &StatusArgs, proxy: &Proxy, path: &str) -> Result<Answer, Fa
         return Err(Failure::No("no Swarm was found; -A looks in all namespaces".to_owned()));
     }
     let now = proxy.now();
-    let listed = swarms.iter().map(|it| Listed(it, operators.out_of_date(it, None, now)));
+    let listed = swarms.iter().map(|it| Listed(it, operators.out_of_date(it, None, false, now)));
     let listed: Vec<_> = listed.collect();
     let document = || json!(Overview::Swarms { swarms: listed.iter().map(summary).collect() });
     let names = || {

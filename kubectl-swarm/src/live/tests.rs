@@ -1,3 +1,5 @@
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use swarm_core::handover::{Cell, SessionId};
@@ -7,6 +9,7 @@ use swarm_view::picture::Bounds;
 use super::entries::Entries;
 use super::jobs::by_phase;
 use super::objects::{LeaseObject, LedgerSpec, SwarmObject};
+use super::operators::Operators;
 use super::pool::LivePool;
 use super::{status, top, workers};
 
@@ -279,6 +282,42 @@ fn jobs_of_a_silent_or_ended_worker_are_not_running() {
     assert_eq!(phases(&pool(&[read(closed.clone())]))[0].1, "published");
     closed["spec"]["holderIdentity"] = A.into();
     assert_eq!(phases(&pool(&[read(closed)]))[0].1, "running");
+}
+
+proptest! {
+    /// Ages are in seconds. The bounds are 11 s for operators and 17 s for workers.
+    #[test]
+    fn no_document_calls_well_what_has_no_young_evidence(
+        operator in 0_i64..40, first in 0_i64..40, second in 0_i64..40,
+    ) {
+        let now: Timestamp = NOW.parse().unwrap();
+        let ago = |seconds| (now - SignedDuration::from_secs(seconds)).to_string();
+        let lease = |session: &str, seconds| {
+            let ack = r#"{"write":3,"durationMs":20000,"incarnation":9,"revision":7}"#;
+            read(json!({
+                "metadata": {"name": session, "annotations": {"swarm.k8slab.info/ack": ack}},
+                "spec": {"holderIdentity": session, "renewTime": ago(seconds)},
+            }))
+        };
+        let mut pool = pool(&[lease(A, first), lease(B, second)]);
+        pool.swarm.status = read(json!({"observedGeneration": 4, "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Settled", "message": "7 jobs"},
+        ]}));
+        let operators = read(json!({"metadata": {"name": "swarm-1", "namespace": "o"},
+            "spec": {"renewTime": ago(operator)}}));
+        let pool = pool.beside(&Operators::of(vec![operators]));
+        let states = workers::states(&pool, &workers::Nodes::default());
+        let document = status::document(&pool, &states, &by_phase(&pool));
+        let (is_served, are_heard) = (operator < 11, first < 17 && second < 17);
+        prop_assert_eq!(document.jobs.running, 2 * usize::from(first < 17) + usize::from(second < 17));
+        prop_assert_eq!((document.ready, document.settled), (is_served, is_served));
+        prop_assert_eq!(document.healthy, is_served && are_heard);
+        prop_assert_eq!(document.standing(0).0.contains("Settled"), is_served);
+        let reason = document.out_of_date.map(|it| it.reason);
+        let are_silent = 17 <= first && 17 <= second;
+        let expected = if are_silent { "NothingWritten" } else { "NoOperator" };
+        prop_assert_eq!(reason.as_deref(), (!is_served).then_some(expected));
+    }
 }
 
 #[test]
