@@ -8,6 +8,7 @@ pub(crate) mod events;
 #[path = "../tests/controller/kstatus.rs"]
 mod kstatus;
 mod misfits;
+mod missing;
 mod overdue;
 mod pool;
 pub(crate) mod publisher;
@@ -68,6 +69,7 @@ impl Verdict {
             Reason::Shared(Shared::NoWorkers),
             Reason::Shared(Shared::JobsUnassigned),
             Reason::PinnedOutside,
+            Reason::WorkersMissing,
             Reason::Shared(Shared::WorkersNotReady),
             Reason::Shared(Shared::Scaling),
         ];
@@ -122,7 +124,7 @@ impl Verdict {
             .or_else(|| Self::unsettled(facts, &common))
             .or_else(|| sessions.all_failing(desired, progress))
             .or_else(|| refreshed.verdict())
-            .unwrap_or_else(|| common.settled().into())
+            .unwrap_or_else(|| missing::verdict(facts, common.settled().into()))
     }
 
     /// The verdict on a turn after which jobs have no worker, or the pool changes. A job that is
@@ -215,6 +217,7 @@ pub fn after_turn(
         assigned: count(wanted.assigned()),
         unassigned,
         unassigned_jobs,
+        missing_workers: missing::workers(facts, before),
         ready: format!("{}/{}", progress.workers_ready, progress.workers_wanted),
         workers_ready: count(progress.workers_ready),
         workers_desired: count(progress.workers_wanted),

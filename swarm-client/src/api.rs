@@ -137,6 +137,22 @@ pub struct UnassignedJob {
     pub reason: String,
 }
 
+/// A worker that the pool should have, and that is not ready.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingWorker {
+    /// Name of the worker that fills the slot, or filled it last; empty if none has.
+    #[serde(default)]
+    #[schemars(length(max = 253))]
+    pub worker: String,
+    /// Its slot.
+    pub slot: u32,
+    /// Time at which an operator first saw that it is not ready.
+    pub since: Time,
+}
+
+/// Maximum number of workers that [`SwarmStatus::missing_workers`] names.
+pub const MISSING_WORKERS_MAX: usize = 100;
+
 /// Maximum number of jobs that [`SwarmStatus::unassigned_jobs`] names.
 pub const UNASSIGNED_JOBS_MAX: usize = 100;
 
@@ -187,6 +203,10 @@ pub struct SwarmStatus {
     /// Number of workers that do not have their newest jobs yet, if known.
     #[serde(default)]
     pub workers_stale: i32,
+    /// Workers that are not ready: the first hundred by slot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    pub missing_workers: Vec<MissingWorker>,
     /// Parts of the workers that jobs with a share reserve; missing without such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<SharesStatus>,

@@ -3,6 +3,7 @@
 use std::iter;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,9 @@ pub struct WorkerRow {
     pub load: Option<u64>,
     /// Time of the last lease renewal, if the worker may be frozen.
     pub silent_since_unix_s: Option<u64>,
+    /// Time since which it is not ready, if the pool should have it, on a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_since_unix_s: Option<u64>,
     /// Time since its oldest request to stop a job that it has not acknowledged. Only a document of the
     /// pool has it.
     #[serde(default)]
@@ -119,6 +123,10 @@ impl WorkerRow {
         } else if self.confirmed == Some(false) {
             parts.push("has not confirmed its jobs".to_owned());
         }
+        if let Some(since) = self.missing_since_unix_s {
+            let word = if self.state == "away" { "lost" } else { "not ready" };
+            parts.push(format!("{word} since {}", utc(since)));
+        }
         parts.extend(counts);
         if let Some(previous) = self.previous.filter(|count| 0 < *count) {
             parts.push(format!("{previous} to restart"));
@@ -175,6 +183,12 @@ impl Workers {
         }));
         whole_table(rows)
     }
+}
+
+/// Formats seconds of Unix time, up to the largest one.
+fn utc(unix_s: u64) -> String {
+    let time = i64::try_from(unix_s).ok().and_then(|at| Timestamp::from_second(at).ok());
+    time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 impl WorkerRow {

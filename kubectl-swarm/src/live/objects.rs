@@ -91,9 +91,21 @@ pub(super) struct Status {
     pub(super) suspended: u64,
     pub(super) moving: u64,
     pub(super) failing: u64,
+    /// Workers that are not ready. An older operator names none.
+    pub(super) missing_workers: Vec<MissingWorker>,
     /// Time of the last write. An older operator does not say it.
     pub(super) as_of: Option<Timestamp>,
     pub(super) conditions: Vec<Condition>,
+}
+
+/// A worker that is not ready.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct MissingWorker {
+    /// Its name; empty if no worker has filled the slot.
+    #[serde(default)]
+    pub(super) worker: String,
+    pub(super) slot: u32,
+    pub(super) since: Timestamp,
 }
 
 impl Status {

@@ -389,7 +389,7 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
             .filter(|it| it.status == "True")
             .map(|it| it.message.clone()),
         jobs,
-        workers: states.iter().map(|it| it.row.clone()).collect(),
+        workers: workers::rows(pool, states),
         failing,
         moving: moves,
         unassigned,

@@ -321,6 +321,25 @@ proptest! {
 }
 
 #[test]
+fn lost_workers_are_listed_with_the_time_since_when() {
+    let mut pool = pool(&[lease(A, 5, ""), lease(B, 6, "")]);
+    pool.swarm.status = read(json!({"missingWorkers": [
+        {"worker": "ingest-0", "slot": 0, "since": "2026-01-02T03:00:00Z"},
+        {"worker": "ingest-9", "slot": 9, "since": "2026-01-02T03:01:00Z"},
+        {"slot": 10, "since": "2026-01-02T03:02:00Z"},
+    ]}));
+    let states = workers::states(&pool, &workers::Nodes::default());
+    let rows = workers::rows(&pool, &states);
+    let shown = |name: &str| {
+        let row = rows.iter().find(|row| row.name == name).unwrap();
+        format!("{} {}", row.state, row.remarks(None))
+    };
+    assert_eq!(shown("ingest-0"), "ready not ready since 2026-01-02 03:00:00 UTC");
+    assert_eq!(shown("ingest-9"), "away lost since 2026-01-02 03:01:00 UTC");
+    assert_eq!(shown("slot 10"), "away lost since 2026-01-02 03:02:00 UTC");
+}
+
+#[test]
 fn names_that_resemble_a_wrong_one_come_first() {
     let names = ["door", "cam-044", "cam-440", "x"];
     assert_eq!(

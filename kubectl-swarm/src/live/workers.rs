@@ -43,7 +43,8 @@ pub(super) struct WorkerState<'a> {
 /// Nodes of pods, by the names of the pods. Empty without the right to list pods.
 pub(super) type Nodes = BTreeMap<String, String>;
 
-/// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist, or if no operator works.
+/// Prints the workers of a Swarm. Exit code 3 if the Swarm does not exist, or if no operator
+/// works.
 pub(crate) fn workers(args: &WorkersArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         let namespace = args.scope.namespace_unless(args.all_namespaces)?;
@@ -63,8 +64,8 @@ async fn answer(args: &WorkersArgs, proxy: &Proxy, namespace: &str) -> Result<An
     let none = Nodes::default();
     let states = |pool| states(pool, known.get(pool.place().0).unwrap_or(&none));
     let lines = |pool| {
-        let states = states(pool).into_iter();
-        states.map(move |state| WorkerLine { worker: state.row, pool: pool.named() })
+        let rows = rows(pool, &states(pool)).into_iter();
+        rows.map(move |worker| WorkerLine { worker, pool: pool.named() })
     };
     let workers = Workers { workers: pools.iter().flat_map(lines).collect() };
     let now_unix_s = newest_read(&pools);
@@ -80,6 +81,32 @@ pub(super) async fn nodes(proxy: &Proxy, namespace: &str) -> Nodes {
     let pods = proxy.table(&paths::pods(namespace)).await.ok().flatten().unwrap_or_default();
     let named = pods.rows().map(|row| (row.text("Name").to_owned(), row.text("Node").to_owned()));
     named.filter(|(_, node)| !matches!(node.as_str(), "" | "<none>")).collect()
+}
+
+/// Returns the rows of these workers, and then of the workers that the pool should have and that are in
+/// no slot any more.
+pub(super) fn rows(pool: &LivePool, states: &[WorkerState<'_>]) -> Vec<WorkerRow> {
+    let mut rows: Vec<_> = states.iter().map(|it| it.row.clone()).collect();
+    let fills = |row: &WorkerRow, slot| row.slot == slot && row.state != "leaving";
+    for missing in &pool.swarm.status.missing_workers {
+        let since = unix_s(missing.since);
+        if let Some(row) = rows.iter_mut().find(|row| fills(row, missing.slot)) {
+            row.missing_since_unix_s = since;
+            continue;
+        }
+        let name = match &*missing.worker {
+            "" => format!("slot {}", missing.slot),
+            name => name.to_owned(),
+        };
+        rows.push(WorkerRow {
+            name,
+            slot: missing.slot,
+            state: "away",
+            missing_since_unix_s: since,
+            ..WorkerRow::default()
+        });
+    }
+    rows
 }
 
 /// Returns the workers that fill a slot, in the order of their slots, and then the workers that have

@@ -38,7 +38,10 @@ impl KnownSessions {
             ..SessionReport::default()
         };
         report.failing = held(ledger, summary.failing);
-        report.fenced = self.standing.ended(clock::now(), ledger);
+        let overseer = &self.overseer;
+        let acknowledged =
+            |session: &SessionId, job: &str| overseer.acknowledged(ledger, session, job);
+        report.fenced = self.standing.ended(clock::now(), ledger, acknowledged);
         let mut owed = BTreeMap::<&SessionId, (Duration, usize)>::new();
         for (job, record) in &ledger.cells.jobs {
             if record.is_quarantined() {

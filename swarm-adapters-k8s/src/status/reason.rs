@@ -16,6 +16,8 @@ pub enum Reason {
     ScaledToZero,
     /// A job is pinned to a worker that cannot exist.
     PinnedOutside,
+    /// Every job has a worker that is ready, and the pool has fewer ready workers than it should.
+    WorkersMissing,
     /// Workers need a replacement, but a budget or a rule forbids it.
     RefreshBlocked,
     /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
@@ -66,6 +68,12 @@ pub enum Reason {
     Refused(&'static str),
 }
 
+impl From<Shared> for Reason {
+    fn from(reason: Shared) -> Self {
+        Self::Shared(reason)
+    }
+}
+
 impl Reason {
     /// The word for conditions and Events.
     #[must_use]
@@ -74,6 +82,7 @@ impl Reason {
             Self::Shared(reason) => reason.as_str(),
             Self::ScaledToZero => Shared::NoWorkers.as_str(),
             Self::PinnedOutside => Shared::JobsUnassigned.as_str(),
+            Self::WorkersMissing => "WorkersMissing",
             Self::RollingOut => "RollingOut",
             Self::RolloutStalled => "RolloutStalled",
             Self::RefreshBlocked => "RefreshBlocked",
@@ -108,6 +117,7 @@ impl Reason {
     pub fn is_stalled(self) -> bool {
         match self {
             Self::Shared(_)
+            | Self::WorkersMissing
             | Self::RollingOut
             | Self::RefreshBlocked
             | Self::RevocationHeld
@@ -153,9 +163,9 @@ impl Reason {
     }
 
     /// Whether the reason mostly lasts only a moment, for example when a Swarm is applied before
-    /// its pool.
+    /// its pool, or while a new worker starts.
     pub(crate) fn is_often_brief(self) -> bool {
-        matches!(self, Self::PoolNotFound | Self::SourceMissing)
+        matches!(self, Self::PoolNotFound | Self::SourceMissing | Self::WorkersMissing)
     }
 
     pub(super) fn is_ready(self) -> bool {

@@ -28,7 +28,8 @@ pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict)
                 | Shared::JobsWaiting
                 | Shared::Rebalancing
                 | Shared::Refreshing,
-            ),
+            )
+            | Reason::WorkersMissing,
         ) => Reason::RollingOut,
         (_, reason) => return Verdict { reason, ..of_turn },
     };
@@ -117,8 +118,8 @@ mod tests {
         let (reason, message) = judged(under_way(1, 3), None, Reason::Shared(Shared::Settled));
         assert_eq!(reason, Reason::RollingOut);
         assert_eq!(message, "1 of 3 workers run the new template; so");
-        for reason in [Reason::Shared(Shared::WorkersNotReady), Reason::Shared(Shared::JobsWaiting)]
-        {
+        let not_ready = Reason::Shared(Shared::WorkersNotReady);
+        for reason in [not_ready, Reason::Shared(Shared::JobsWaiting), Reason::WorkersMissing] {
             assert_eq!(judged(under_way(1, 3), None, reason).0, Reason::RollingOut);
         }
         for reason in [

@@ -111,7 +111,7 @@ pub struct SessionReport {
     /// The first of the stopping jobs. Jobs that their workers report as still stopping come first,
     /// then the jobs with the oldest requests.
     pub slowest: Vec<StillStopping>,
-    /// The revoked sessions that have held no jobs since this turn.
+    /// The revoked sessions whose jobs run elsewhere since this turn.
     pub fenced: Vec<Fenced>,
     /// Whether only a proof ends their ownership.
     pub is_exclusive: bool,

@@ -101,6 +101,7 @@ fn every_reason_is_judged_by_kstatus_as_it_is_meant() {
         Reason::RolloutStalled,
         Reason::ScaledToZero,
         Reason::PinnedOutside,
+        Reason::WorkersMissing,
         Reason::PoolNotFound,
         Reason::InvalidSpec,
         Reason::Refused("WriteRefused"),
@@ -139,7 +140,8 @@ fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
     let late = Presence::NotReady(Duration::from_mins(5));
     let (status, reported) = status(&all, &observed(&[Presence::Ready, late]));
     let expected = [
-        "Ready=True Settled",
+        "Ready=False WorkersMissing",
+        "Reconciling=True WorkersMissing",
         "PoolReady=False WorkersMissing",
         "AllJobsAssigned=True AllAssigned",
         "Converged=True AllPublished",
@@ -147,8 +149,32 @@ fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
         "NotReadyTooLong=True NotReadyTooLong",
     ];
     assert_eq!(reported, expected);
+    let ready = &status.conditions[0].message;
+    assert_eq!(ready, "2 jobs on 1 worker; 1 of 2 workers are ready, and this one is not: w-1");
+    let missing: Vec<_> = status.missing_workers.iter().map(|it| (&*it.worker, it.slot)).collect();
+    assert_eq!(missing, [("w-1", 1)]);
+    let ago = Timestamp::now().duration_since(status.missing_workers[0].since.0).as_secs();
+    assert!((300..360).contains(&ago), "{ago}");
     let message = &status.conditions.last().unwrap().message;
     assert!(message.ends_with("w-1; other workers have their jobs now"), "{message}");
+}
+
+#[test]
+fn the_time_since_when_a_worker_is_missing_stays_and_labelled_pods_may_be_any_number() {
+    let all = Desired::new(jobs(["a", "b"]).unwrap());
+    let of = |pool: &Workload, age: u64| {
+        let seen = observed(&[Presence::Ready, Presence::Away(Duration::from_secs(age))]);
+        let ready = observed(&[Presence::Ready; 2]);
+        let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
+        let decision = decide(&ledger, &all, &seen);
+        status_in(pool, &decision, &all, &seen, &SessionReport::default())
+    };
+    let (before, _) = of(&Workload::from(&StatefulSet::default()), 400);
+    assert_eq!(before.missing_workers.len(), 1);
+    let pods = json!({"pool": {"pods": {"matchLabels": {"app": "x"}}}, "jobs": [{"name": "a"}]});
+    let swarm = Swarm::new("s", serde_json::from_value(pods).unwrap());
+    let (of_pods, reported) = of(&Workload::of_pods(&swarm, 2), 400);
+    assert_eq!((of_pods.missing_workers.len(), &*reported[0]), (0, "Ready=True Settled"));
 }
 
 #[test]

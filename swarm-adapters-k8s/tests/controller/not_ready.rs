@@ -21,7 +21,7 @@ async fn jobs_of_a_worker_that_is_not_ready_for_too_long_move() {
     s.pod_that_is("w-1", false);
     s.pass(Duration::from_secs(110)).await;
     assert_eq!(s.condition("s", "Ready"), "False/WorkersNotReady");
-    s.until("its job moves", |s| s.is_settled("s")).await;
+    s.until("its job moves", |s| s.condition("s", "Ready") == "False/WorkersMissing").await;
     assert_eq!(s.condition("s", "NotReadyTooLong"), "True/NotReadyTooLong");
     let view = s.server.get("configmaps", NAMESPACE, "s-config").unwrap()["data"].to_string();
     assert!(view.contains("w-0"), "{view}");

@@ -105,6 +105,10 @@ impl Transcript {
         if path.ends_with("/content") || path.ends_with("Digest") {
             return "<digest>".to_owned();
         }
+        if let (true, Some(workers)) = (path.ends_with(".missingWorkers"), value.as_array()) {
+            let names = workers.iter().filter_map(|it| it["worker"].as_str());
+            return names.collect::<Vec<_>>().join(", ");
+        }
         match value {
             Value::String(text) if text.contains('\n') => {
                 let text = self.redacted(text.trim_end());

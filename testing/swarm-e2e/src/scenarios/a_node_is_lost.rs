@@ -5,18 +5,23 @@
 //! The pods of the node stay as they are for minutes, and nothing confirms their end. The operator
 //! counts these pods as gone.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
+use swarm_client::api::Swarm;
 
+use super::live_pools_are_shown::expect;
 use super::nodes::{node_of, ready, with_one_replica};
 use super::pool::{Reports, at_rest, jobs_of, judge, report, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
+/// The Swarm of the sample.
+const SWARM: &str = "streams";
 const WORKERS: usize = 4;
 /// The time for which the jobs of a missing worker wait for that worker.
 const RETURN_GRACE: Duration = Duration::from_secs(5);
@@ -51,6 +56,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     })
     .await?;
     lap("every job runs, on the other node");
+    lost_workers_are_named(&context, &away).await?;
+    lap("the status names the lost workers");
     for worker in &away {
         let pod = context.api::<Pod>().get(worker).await?;
         ensure!(pod.metadata.deletion_timestamp.is_none(), "{worker} was deleted, and not lost");
@@ -63,6 +70,28 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let change = Instant::now();
     context.cluster.revive_node(lost).await?;
     at_rest(&context, &jobs, WORKERS, change).await?;
+    Ok(())
+}
+
+/// Waits until the Swarm says that its pool is smaller than asked, and each lost worker is listed.
+async fn lost_workers_are_named(context: &Context, away: &[String]) -> Result<()> {
+    until("the lost workers to be named", || async {
+        let swarm = context.api::<Swarm>().get(SWARM).await?;
+        let status = swarm.status.unwrap_or_default();
+        let ready = status.conditions.iter().find(|it| it.type_ == "Ready");
+        let reason = ready.map(|it| it.reason.clone()).unwrap_or_default();
+        ensure!(reason == "WorkersMissing", "Ready has the reason {reason}");
+        let named: BTreeSet<_> = status.missing_workers.iter().map(|it| &it.worker).collect();
+        ensure!(named == away.iter().collect(), "{named:?} instead of {away:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    expect(context, &["status", SWARM], 3, "").await?;
+    let table = expect(context, &["workers", SWARM], 0, "").await?;
+    for worker in away {
+        let line = table.lines().find(|line| line.starts_with(worker.as_str()));
+        ensure!(line.is_some_and(|line| line.contains(" since ")), "{worker}: {table}");
+    }
     Ok(())
 }
 

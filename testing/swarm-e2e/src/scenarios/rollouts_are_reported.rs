@@ -79,7 +79,7 @@ async fn a_set_with_a_missing_image(context: &Context) -> Result<()> {
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=5m"]).await?;
     at_rest(context, &jobs, 3, Instant::now()).await?;
     let table = context.kubectl(&["get", "swarm", "streams", "-o", "wide"]).await?;
-    for column in ["FAILING", "EDIT", "SEEN"] {
+    for column in ["FAILING", "AS OF", "EDIT", "SEEN"] {
         ensure!(table.contains(column), "{column} is not in: {table}");
     }
     Ok(())

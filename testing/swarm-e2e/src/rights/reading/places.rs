@@ -38,6 +38,7 @@ pub const PLACES: &[Place] = &[
                 &["status.observedGeneration", "status.revision", "status.version"],
                 "counters",
             ),
+            Shown::new(&["status.asOf"], "the time of the last write"),
             Shown::new(
                 &["status.sourceDigest"],
                 "a digest of the jobs, which says whether they changed",
@@ -72,6 +73,15 @@ pub const PLACES: &[Place] = &[
                     "status.unassignedJobs[].reason",
                 ],
                 "names of at most a hundred jobs without a worker, with a word of a fixed list",
+            ),
+            Shown::new(
+                &[
+                    "status.missingWorkers",
+                    "status.missingWorkers[].worker",
+                    "status.missingWorkers[].slot",
+                    "status.missingWorkers[].since",
+                ],
+                "names of at most a hundred workers that are not ready, and times",
             ),
             Shown::new(&["status.selector"], "the labels that select the pods"),
             Shown::new(&["status.conditions"], "the conditions below"),
