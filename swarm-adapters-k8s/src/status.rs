@@ -60,7 +60,8 @@ impl Verdict {
     /// The verdict on a completed turn.
     #[must_use]
     pub fn of(facts: &TurnSummary<'_>) -> Self {
-        let of_turn = rollout::verdict(facts.pool, facts.rollout, Self::of_turn(facts));
+        let ready = facts.progress.workers_ready;
+        let of_turn = rollout::verdict(facts.pool, facts.rollout, Self::of_turn(facts), ready);
         let of_turn = of_turn.naming(facts.sessions);
         let waits_for_pods = [
             Reason::RollingOut,

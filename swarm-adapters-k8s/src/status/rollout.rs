@@ -6,8 +6,14 @@ use super::{Part, Reason, Verdict};
 use crate::pool::rollout::{Deadline, Hold, ROLLING_OUT, Rollout, RolloutReport, Templates};
 use crate::pool::workload::Workload;
 
-/// The verdict on a turn whose other verdict is `of_turn`. A rollout comes before its effects.
-pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict) -> Verdict {
+/// The verdict on a turn whose other verdict is `of_turn`. A rollout comes before its effects, but does
+/// not hide that workers hold jobs and none of them is ready.
+pub(super) fn verdict(
+    pool: &Workload,
+    report: &RolloutReport,
+    of_turn: Verdict,
+    workers_ready: usize,
+) -> Verdict {
     let Some(part) = part(pool, report) else {
         return match (of_turn.reason, held(pool, &report.rollout)) {
             (Reason::Shared(Shared::Settled), Some(held)) => {
@@ -16,7 +22,9 @@ pub(super) fn verdict(pool: &Workload, report: &RolloutReport, of_turn: Verdict)
             _ => of_turn,
         };
     };
+    let none_ready = workers_ready == 0 && of_turn.reason == Shared::WorkersNotReady.into();
     let reason = match (report.stalled.is_some(), of_turn.reason) {
+        (false, reason) if none_ready => reason,
         (true, reason) if !reason.is_stalled() => Reason::RolloutStalled,
         (
             false,
@@ -99,12 +107,21 @@ mod tests {
     use k8s_openapi::api::apps::v1::StatefulSet;
 
     fn judged(rollout: Rollout, stalled: Option<&str>, reason: Reason) -> (Reason, String) {
+        judged_with(rollout, stalled, reason, 1)
+    }
+
+    fn judged_with(
+        rollout: Rollout,
+        stalled: Option<&str>,
+        reason: Reason,
+        workers_ready: usize,
+    ) -> (Reason, String) {
         let (namespace, name) = ("n".into(), "w".into());
         let pool = Workload { namespace, name, ..Workload::from(&StatefulSet::default()) };
         let stalled = stalled.map(ToOwned::to_owned);
         let report = RolloutReport { rollout, stalled, requeue_after: None };
         let of_turn = Verdict { reason, message: "so".into() };
-        let Verdict { reason, message } = verdict(&pool, &report, of_turn);
+        let Verdict { reason, message } = verdict(&pool, &report, of_turn, workers_ready);
         (reason, message)
     }
 
@@ -122,6 +139,10 @@ mod tests {
         for reason in [not_ready, Reason::Shared(Shared::JobsWaiting), Reason::WorkersMissing] {
             assert_eq!(judged(under_way(1, 3), None, reason).0, Reason::RollingOut);
         }
+        let none_ready = judged_with(under_way(1, 3), None, not_ready, 0);
+        assert_eq!(none_ready, (not_ready, "1 of 3 workers run the new template; so".to_owned()));
+        let waiting = Reason::Shared(Shared::JobsWaiting);
+        assert_eq!(judged_with(under_way(1, 3), None, waiting, 0).0, Reason::RollingOut);
         for reason in [
             Reason::Shared(Shared::NoWorkers),
             Reason::Shared(Shared::Recovering),

@@ -180,7 +180,14 @@ impl SessionReport {
             return Part::new(HEALTHY, false, JOBS_FAILING, self.are_failing());
         }
         let sessions = observed.workers.values().filter_map(|worker| worker.session.as_ref());
-        if sessions.into_iter().any(|session| !session.is_plain()) {
+        let has_sessions = sessions.into_iter().any(|session| !session.is_plain());
+        if has_sessions && self.running == 0 && 0 < self.published {
+            let message =
+                "no job is known to run: its worker is silent, or has not acknowledged it";
+            let (kind, status, reason) = (HEALTHY, "Unknown", "NotConfirmed".to_owned());
+            return Part { kind, status, reason, message: message.to_owned() };
+        }
+        if has_sessions {
             return Part::new(HEALTHY, true, "NoneFailing", "no job fails".to_owned());
         }
         let message = "no worker reports how its jobs end; workers with sessions do".to_owned();
@@ -385,6 +392,18 @@ mod tests {
         assert_eq!(all.len(), 4);
         let weaker = SessionReport { is_exclusive: false, ..sessions };
         assert!(reported(&weaker)[3].contains("after handover.releaseTimeout"));
+    }
+
+    #[test]
+    fn no_pool_is_healthy_whose_workers_confirm_no_job() {
+        let session = Some(swarm_core::handover::SessionId::new("pod", 1));
+        let seen = swarm_core::WorkerSeen::new("w-0", swarm_core::Presence::Ready, session);
+        let observed = Observed::new([(swarm_core::Slot(0), seen)], 1, []);
+        let status = |running, published| {
+            let report = SessionReport { running, published, ..SessionReport::default() };
+            report.healthy(&observed).status
+        };
+        assert_eq!([status(0, 3), status(1, 2), status(0, 0)], ["Unknown", "True", "True"]);
     }
 
     #[test]
