@@ -11,8 +11,9 @@
 //! at once.
 //!
 //! Each start of a worker is an *instance* with its own identity, which the worker and all its
-//! processes have in their environment. When an instance has ended, every process with its identity
-//! is killed. Only then is the worker [away](Phase::Away), and no process of the instance runs.
+//! processes have in their environment. When the process of an instance has ended, every process that
+//! it left behind is killed. Only when [none lives](swarm_worker::ends) is the worker
+//! [away](Phase::Away).
 //!
 //! A worker that ends without a request is restarted: at once the first time, and after growing
 //! pauses if it keeps ending.
@@ -46,6 +47,7 @@ pub(crate) use peer::Peer;
 
 use swarm_adapters_host::channel::{self, WorkerState};
 use swarm_adapters_host::file;
+use swarm_worker::ends::Reaper;
 
 use leftovers::Records;
 use reports::{Reports, WorkerStates};
@@ -89,6 +91,9 @@ pub(crate) enum Phase {
     Up,
     /// The worker ended at this time with all its processes, and is not restarted yet.
     Away(Instant),
+    /// The worker's own process ended at this time without a request. Processes that it started may
+    /// still run.
+    Ending(Instant),
     /// The worker was asked to end at this time and has not ended yet.
     Leaving(Instant),
 }
@@ -138,6 +143,7 @@ struct Shared {
     logs: PathBuf,
     command: WorkerCommand,
     records: Records,
+    reaper: &'static Reaper,
     workers: watch::Sender<Workers>,
     /// Reports of the workers.
     reported: Reports,
@@ -162,8 +168,8 @@ impl Processes {
         file::create_dir(&logs)?;
         let workers = watch::Sender::new(Workers::new());
         let records = Records::begin(dir, stop_timeout)?;
-        let (news, dir) = (watch::Sender::new(0), dir.to_owned());
-        let shared = Shared { dir, logs, command, records, workers, reported, news };
+        let (news, dir, reaper) = (watch::Sender::new(0), dir.to_owned(), Reaper::begin()?);
+        let shared = Shared { dir, logs, command, records, reaper, workers, reported, news };
         let (orders, requests, supervisors) = (BTreeMap::new(), BTreeMap::new(), JoinSet::new());
         let shared = Arc::new(shared);
         Ok(Self { shared, orders, requests, supervisors, stop_timeout, rotation: None })
@@ -267,6 +273,13 @@ impl Processes {
     /// Returns the directory of the files with the output of jobs.
     pub(crate) fn job_logs(&self) -> PathBuf {
         job_logs(&self.shared.logs)
+    }
+
+    /// Reaps processes that this process has taken over.
+    pub(crate) fn reap(&self) {
+        if let Err(error) = self.shared.reaper.look() {
+            tracing::warn!(%error, "ended processes cannot be reaped");
+        }
     }
 
     /// Rotates large logs of workers and of the operator, in the background.

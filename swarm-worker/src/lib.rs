@@ -45,7 +45,8 @@
 //!
 //! Inside, `runner` runs the jobs, restarts them, and reports their ends. `guard` ensures that no process
 //! of a job outlives the worker, and `marker` identifies the job that crashed the process.
-//! [`sweep`] and [`procs`] find and end processes. An operator on the same machine uses both, too.
+//! [`sweep`] and [`procs`] find and end processes, and [`ends`] proves their ends. An operator on the
+//! same machine uses all three, too.
 
 /// Compiles and runs the examples of the page about the library.
 #[cfg(doctest)]
@@ -60,6 +61,7 @@ struct Readme;
 mod args;
 mod cgroup;
 mod endpoints;
+pub mod ends;
 mod follow;
 mod guard;
 mod install;

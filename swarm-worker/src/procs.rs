@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 
-use rustix::process::{Pid, Signal, getpid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, waitid};
 use swarm_adapters_host::caller::MOUNT_PROC;
 
 /// A process as its `stat` shows it.
@@ -31,6 +31,54 @@ pub fn all() -> io::Result<Vec<Process>> {
     let entries = fs::read_dir("/proc")?;
     let pid = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     Ok(entries.filter_map(pid).filter_map(one).collect())
+}
+
+/// The start time of a process that `/proc` hides.
+pub(crate) const STARTED_UNKNOWN: u64 = u64::MAX;
+
+/// Lists the children of this process. Adopted children and hidden ones are included.
+///
+/// # Errors
+///
+/// If `/proc` cannot be read.
+pub(crate) fn children() -> io::Result<Vec<Process>> {
+    // The order matters: each child that `/proc` shows is then in the second list.
+    let listed = children_of_this()?;
+    let me = raw(getpid());
+    let mut children: Vec<_> = all()?.into_iter().filter(|it| it.parent == me).collect();
+    let shown: HashSet<_> = children.iter().map(|it| raw(it.pid)).collect();
+    let hidden = listed.into_iter().filter(|pid| !shown.contains(pid));
+    children.extend(hidden.filter_map(hidden_child).filter(|it| it.parent == me));
+    Ok(children)
+}
+
+/// Lists the children of this process by the kernel's list of them, which costs little on a machine
+/// with many processes, but can miss one.
+///
+/// # Errors
+///
+/// If `/proc` cannot be read.
+pub(crate) fn listed_children() -> io::Result<Vec<Process>> {
+    Ok(children_of_this()?.into_iter().filter_map(hidden_child).collect())
+}
+
+/// Returns a child of this process that the list of all processes does not have; `None` if it was
+/// reaped. With `hidepid`, `/proc` hides programs that may not be read or have capabilities. A
+/// child keeps its id until this process reaps it.
+pub(crate) fn hidden_child(pid: i32) -> Option<Process> {
+    if let Some(shown) = one(pid) {
+        return Some(shown);
+    }
+    let id = Pid::from_raw(pid)?;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let is_zombie = waitid(WaitId::Pid(id), options).ok()?.is_some();
+    let group = getpgid(Some(id)).map_or(0, raw);
+    let (parent, started) = (raw(getpid()), STARTED_UNKNOWN);
+    Some(Process { pid: id, parent, group, is_zombie, started })
+}
+
+fn raw(pid: Pid) -> i32 {
+    pid.as_raw_nonzero().get()
 }
 
 /// Returns the ids of the children of this process, of all its threads. Children that `/proc` hides
@@ -98,8 +146,9 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     })
 }
 
-/// Returns whether the initial environment of a process has the entry `NAME=value`. An unreadable
-/// environment has no entries: the process belongs to another user or has just ended.
+/// Returns whether the initial environment of a process is known to have the entry `NAME=value`.
+/// `false` proves nothing: the environment of a process that has changed its user, or has
+/// capabilities, cannot be read.
 #[must_use]
 pub fn has_entry(pid: Pid, entry: &[u8]) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));

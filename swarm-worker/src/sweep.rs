@@ -2,9 +2,10 @@
 //!
 //! Every process of a job is started with `SWARM_SESSION=…` in its environment. Its children
 //! inherit the variable in any process group or session. So after the end of a worker, its parent
-//! can kill the processes that the worker's guard could not kill. The sweep does not find a process
-//! that was started without the marker (`env -i`). A worker that outlives its guard finds such a
-//! process, since the worker adopts it (`end_adopted`).
+//! can kill the processes that the worker's guard could not kill. The sweep finds no process that was
+//! started without the marker (`env -i`), and none whose environment cannot be read. So an empty
+//! sweep proves no end. A worker finds such processes, since it adopts them (`end_adopted`), and so
+//! does an operator ([`ends`](crate::ends)).
 //!
 //! A marker is random, so a process never has one by chance. A shell that a job started has a
 //! marker, and a user may run this program from it. So the ancestors of this process are spared.
@@ -122,6 +123,15 @@ pub async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
     Ok(ended.collect::<BTreeMap<_, _>>().into_values().collect())
 }
 
+/// Kills the processes with `marker` once, and returns them.
+///
+/// # Errors
+///
+/// If `/proc` cannot be read.
+pub(crate) fn pass(marker: &Marker) -> io::Result<Vec<Marked>> {
+    Ok(kill(marked(&marker.entry(), marker.since())?))
+}
+
 /// Kills the processes that `found` returns, each pinned, until it returns none. Returns what it has
 /// returned.
 async fn kill_all<T: Send + 'static>(
@@ -175,24 +185,22 @@ pub(crate) async fn end_adopted(since: u64) -> io::Result<usize> {
 
 /// Returns the adopted processes, each pinned.
 fn adopted(since: u64) -> io::Result<Vec<(OwnedFd, ())>> {
-    let (me, group) = (getpid(), getpgrp());
-    let raw = |pid: Pid| pid.as_raw_nonzero().get();
+    let group = getpgrp().as_raw_nonzero().get();
     let is_adopted = |process: &procs::Process| {
-        process.parent == raw(me)
-            && process.group != raw(group)
+        process.group != group
             && since <= process.started
             && !process.is_zombie
             && procs::value(process.pid, SESSION).is_none()
     };
     // A child keeps its id until this process reaps it.
     let pinned = |it: procs::Process| Some((pidfd_open(it.pid, PidfdFlags::empty()).ok()?, ()));
-    Ok(procs::all()?.into_iter().filter(is_adopted).filter_map(pinned).collect())
+    Ok(procs::children()?.into_iter().filter(is_adopted).filter_map(pinned).collect())
 }
 
 /// Kills pinned processes, and waits briefly for their end.
 fn kill<T>(found: Vec<(OwnedFd, T)>) -> Vec<T> {
     for (handle, _) in &found {
-        // Another user's process cannot be killed; the next pass finds it again.
+        // After a refused signal, the next pass finds the process again.
         let _ = pidfd_send_signal(handle, Signal::KILL);
     }
     for (handle, _) in &found {

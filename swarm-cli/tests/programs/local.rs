@@ -14,6 +14,7 @@ mod background;
 mod by_hand;
 mod documented;
 mod edits;
+mod ends;
 mod failures;
 mod files;
 mod formats;

@@ -107,7 +107,7 @@ async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     if let Some(operator) = pool.operator().await? {
         let limit = args.limit(stop_timeout);
         if args.now {
-            kill(&operator, limit).await.with_context(cannot)?;
+            kill(pool, &operator, limit).await.with_context(cannot)?;
         } else {
             operator.ask_to_end().with_context(cannot)?;
         }
@@ -194,11 +194,15 @@ fn still_left(dir: &Path, limit: Duration, left: Option<&Earlier>) -> Failure {
 }
 
 /// Requests an operator to kill its pool. An operator that does not react is killed, and its
-/// leftovers are ended next.
-async fn kill(operator: &Peer, limit: Duration) -> std::io::Result<()> {
+/// leftovers are ended next. One that answers waits for processes that it cannot end, and alone can
+/// see their end.
+async fn kill(pool: &Pool, operator: &Peer, limit: Duration) -> std::io::Result<()> {
     operator.ask_to_kill()?;
     if !operator.ends_within(limit.min(KILL_MAX)).await {
-        operator.kill()?;
+        let waits = pool.state().await.is_some_and(|state| state.ending.is_some());
+        if !waits {
+            operator.kill()?;
+        }
     }
     Ok(())
 }

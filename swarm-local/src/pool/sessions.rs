@@ -1,8 +1,9 @@
 //! Observes the workers: their processes and the leases of their sessions.
 //!
-//! A worker instance that does not run has certainly ended: it was reaped, and all its processes were
-//! ended. So every session of another instance has ended independent of its lease, and a dead
-//! instance's lease is never waited for.
+//! A worker instance that is not listed, or is away, has certainly ended: no process of it is left. So
+//! its sessions have ended independent of their leases, which are never waited for. Conversely, a lease
+//! that has expired proves no end of a listed instance: its worker and guard cannot end a process of
+//! another user.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,7 +18,7 @@ use swarm_adapters_host::clock;
 use swarm_adapters_host::failing;
 use swarm_adapters_host::leases::{LeaseFollower, Leases};
 use swarm_adapters_host::worker_view;
-use swarm_core::handover::{LeaseTerms, ONE_CLOCK_MARGIN, SessionId};
+use swarm_core::handover::{LeaseTerms, ONE_CLOCK_MARGIN, Proof, SessionId};
 use swarm_core::overseer::{
     Answer, Began, Containers, Effect, Fact, LeaseFacts, Overseer, PodFacts, PoolFacts, Protocol,
     ViewMark, WorkerFacts,
@@ -135,8 +136,8 @@ impl Sessions {
                     let answer = if is_revoked { Answer::Written } else { Answer::Failed };
                     let fact = Fact::Revocation(session.clone(), version, answer);
                     self.overseer.learn(clock::now(), fact);
-                    if let Some((slot, worker)) =
-                        worker_of(&session, workers).filter(|_| is_revoked)
+                    if let Some((slot, worker)) = worker_of(&session, workers)
+                        .filter(|(_, worker)| is_revoked && worker.pid.is_some())
                     {
                         voice.say(&format!("{} is silent and is replaced", worker.name));
                         let heard = self.heard.get(&worker.instance).map(Instant::elapsed);
@@ -231,6 +232,11 @@ impl Sessions {
         let mut observed = self.overseer.observed(now, desired.policy, pool);
         // A removed or rolled back ledger is written again from this process's copy.
         observed.positions.clear();
+        for (session, evidence) in &mut observed.evidence {
+            if evidence.ended == Some(Proof::Fenced) && living.contains(session.pod_uid()) {
+                evidence.ended = None;
+            }
+        }
         observed
     }
 
@@ -321,7 +327,8 @@ impl Sessions {
 fn worker_facts(worker: &WorkerProcess, is_wanted: bool) -> Option<WorkerFacts> {
     let presence = match worker.phase {
         Phase::Away(since) => Presence::Away(is_wanted.then(|| since.elapsed())?),
-        Phase::Leaving(since) => Presence::Leaving(since.elapsed()),
+        Phase::Ending(since) if is_wanted => Presence::Away(since.elapsed()),
+        Phase::Ending(since) | Phase::Leaving(since) => Presence::Leaving(since.elapsed()),
         Phase::Up if !is_wanted => Presence::Leaving(Duration::ZERO),
         Phase::Up => Presence::Ready,
     };
@@ -335,7 +342,7 @@ fn unix_time_us() -> u64 {
     clock.as_micros().try_into().unwrap_or(u64::MAX)
 }
 
-/// Returns the running instances.
+/// Returns the instances that have not ended with all their processes.
 fn running(workers: &Workers) -> BTreeSet<&str> {
     let living = workers.values().filter(|worker| !matches!(worker.phase, Phase::Away(_)));
     living.map(|worker| worker.instance.as_str()).collect()

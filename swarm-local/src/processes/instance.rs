@@ -15,7 +15,7 @@ use swarm_adapters_host::timer::until;
 use swarm_adapters_host::{caller, random};
 use swarm_core::Slot;
 use swarm_worker::JOB_LOGS;
-use swarm_worker::sweep::{self, Marker};
+use swarm_worker::sweep;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, Command};
@@ -71,10 +71,14 @@ impl Shared {
                 () = &mut said => end.await,
             }
         };
+        self.edit(slot, |worker| {
+            worker.pid = None;
+            if worker.phase == Phase::Up {
+                worker.phase = Phase::Ending(std::time::Instant::now());
+            }
+        });
         // Processes that the worker left behind must not run while its jobs run elsewhere.
-        if let Err(error) = sweep::end_all(&Marker::Instance(instance.clone())).await {
-            tracing::warn!(instance, %error, "processes that the worker started may still run");
-        }
+        self.reaper.end(&instance).await;
         if running.is_killed {
             tracing::warn!(worker = name, "did not end in time and was killed with its jobs");
             for job in self.jobs_of(slot, &instance) {
@@ -161,7 +165,8 @@ impl Shared {
         let program = &self.command.program;
         let open_files =
             caller::open_files_of_jobs().map(|it| (caller::OPEN_FILES, it.to_string()));
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args((self.command.arguments)(name, instance))
             .envs(open_files)
             .env(JOB_LOGS, logs::job_logs(&self.logs))
@@ -173,9 +178,9 @@ impl Shared {
             .process_group(0)
             .stdin(OwnedFd::from(theirs))
             .stdout(stdout)
-            .stderr(stderr)
-            .spawn()
-            .map_err(|error| format!("{}: {}", program.display(), refused(error)))?;
+            .stderr(stderr);
+        let child = self.reaper.start(instance, || command.spawn());
+        let child = child.map_err(|error| format!("{}: {}", program.display(), refused(error)))?;
         Ok((child, ours))
     }
 }

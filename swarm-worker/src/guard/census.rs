@@ -5,11 +5,10 @@ use std::fs;
 use std::io;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, getpid, pidfd_open,
-    pidfd_send_signal, waitid, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
 };
 
-use crate::procs::{self, Process};
+use crate::procs::{self, Process, STARTED_UNKNOWN};
 use crate::sweep::SESSION;
 
 /// The variable that names a job in the environment of its processes.
@@ -29,9 +28,6 @@ pub(super) type Leaders<'a> = BTreeMap<&'a str, Leader>;
 
 /// The identity of a process until the next boot: its id and its start time.
 type Identity = (i32, u64);
-
-/// The start time of a process that `/proc` hides. Such a process may belong to any job.
-const STARTED_UNKNOWN: u64 = u64::MAX;
 
 /// Remembers the job of every process that was seen, so that a process that hides later is still
 /// attributed.
@@ -74,7 +70,8 @@ impl Census {
         let shown: HashSet<i32> = children.get(&raw(me)).into_iter().flatten().map(of_id).collect();
         let hidden =
             mine.into_iter().filter(|pid| !shown.contains(pid) && !is_leader.contains(pid));
-        let hidden: Vec<_> = hidden.filter_map(|pid| hidden_child(pid, probes)).collect();
+        // A child whose start is unknown may belong to any job.
+        let hidden: Vec<_> = hidden.filter_map(procs::hidden_child).collect();
         children.entry(raw(me)).or_default().extend(hidden);
         let mut census = Self::default();
         let mut unknown = Vec::new();
@@ -82,10 +79,7 @@ impl Census {
             let pid = raw(child.pid);
             if is_leader.contains(&pid) {
                 census.started.insert(pid, child.started);
-            } else if child.is_zombie {
-                if !probes.contains(&pid) {
-                    let _ = waitpid(Some(child.pid), WaitOptions::NOHANG);
-                }
+            } else if child.is_zombie && (probes.contains(&pid) || is_reaped(child.pid)) {
                 continue;
             }
             let tree = tree(child, &children);
@@ -187,20 +181,10 @@ fn owner_of(
         .or_else(|| first_of(&|it| writes(it, leaders)))
 }
 
-/// Returns a child of this process that `/proc` does not show, or `None` if the child has ended.
-/// With `hidepid`, `/proc` hides programs that may not be read or have capabilities. A child keeps
-/// its id until this process reaps it. One of the `probes` is not reaped.
-fn hidden_child(pid: i32, probes: &HashSet<i32>) -> Option<Process> {
-    if let Some(shown) = procs::one(pid) {
-        return Some(shown);
-    }
-    let id = Pid::from_raw(pid)?;
-    let mut options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    options.set(WaitIdOptions::NOWAIT, probes.contains(&pid));
-    let has_ended = waitid(WaitId::Pid(id), options).map_or(true, |ended| ended.is_some());
-    let group = getpgid(Some(id)).map_or(0, raw);
-    let (parent, is_zombie, started) = (raw(getpid()), false, STARTED_UNKNOWN);
-    (!has_ended).then_some(Process { pid: id, parent, group, is_zombie, started })
+/// Reaps a child, and returns whether it has ended. A process whose first thread has ended looks like
+/// one that has ended, but goes on.
+fn is_reaped(pid: Pid) -> bool {
+    !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
 }
 
 fn of_id(process: &Process) -> i32 {

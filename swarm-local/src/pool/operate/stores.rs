@@ -79,6 +79,7 @@ impl Stores {
 
     /// Rotates large logs, and removes files of sessions that the ledger does not list.
     pub(super) fn tidy(&mut self, wanted: &Wanted, ledger: Option<&Ledger>) {
+        self.processes.reap();
         self.processes.rotate_logs();
         self.prune_job_logs(wanted);
         let Some(ledger) = ledger else { return };

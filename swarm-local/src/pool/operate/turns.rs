@@ -16,7 +16,7 @@ use swarm_core::{
 use super::health::Health;
 use super::stores::{Stores, continues};
 use crate::pool::outlets::{Outlets, Voice};
-use crate::processes::{Phase, Workers};
+use crate::processes::{Phase, WorkerProcess, Workers};
 use crate::settings::input::Wanted;
 
 /// Maximum time for the workers of a new run to join before the first turn. They join within
@@ -153,7 +153,8 @@ impl Turns {
         let mut observed = stores.sessions.observed(&ledger, desired, workers, slots);
         self.failover.observe(desired, &ledger, health.failing(), elapsed);
         observed.relocations = self.failover.relocations();
-        let away = workers.values().filter(|it| matches!(it.phase, Phase::Away(_))).count();
+        let is_away = |it: &WorkerProcess| matches!(it.phase, Phase::Away(_) | Phase::Ending(_));
+        let away = workers.values().filter(|it| is_away(it)).count();
         let awaited = wanted.workers().saturating_sub(away);
         if let Some(wait) = self.waits_for_workers(&observed, awaited) {
             return Ok(Some(Some(wait)));

@@ -49,7 +49,7 @@ pub(super) fn worker_row(
             Phase::Up if session.is_some() => "ready",
             Phase::Up => "starting",
             Phase::Leaving(_) => "leaving",
-            Phase::Away(_) => "away",
+            Phase::Ending(_) | Phase::Away(_) => "away",
         },
         session: session.map(ToString::to_string),
         jobs,

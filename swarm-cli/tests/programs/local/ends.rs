@@ -1,0 +1,153 @@
+//! Jobs that become root, so that the user of the pool may not end them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use rustix::process::{Signal, getuid};
+use serde_json::Value;
+
+use crate::local::operator::{Machine, Operator, signal, until};
+
+/// A user without any right, whose pool it is.
+const NOBODY: u32 = 65_533;
+
+const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"];
+
+/// Starts a job that becomes root. It holds a lock for as long as it lives, and writes down each start
+/// that finds the lock taken.
+const JOB: &str = r#"exec ./become --reuid=0 --regid=0 --clear-groups \
+    flock -n -E 9 "$SWARM_JOB.lock" sh -c 'echo $$ >>"$0.starts"; exec sleep 600' "$SWARM_JOB""#;
+
+struct Pool {
+    machine: Machine,
+}
+
+impl Pool {
+    /// Makes a pool of this many workers; `None` where this user cannot make such a program.
+    fn new(workers: u32) -> Option<Self> {
+        let machine = Machine::new();
+        if !getuid().is_root() {
+            eprintln!("skipped: only root can make a program that becomes root");
+            return None;
+        }
+        let (dir, become_root) = (machine.path(), machine.path().join("become"));
+        let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"]
+            .into_iter()
+            .find(|it| fs::exists(it).is_ok_and(|it| it));
+        fs::copy(setpriv.unwrap(), &become_root).unwrap();
+        fs::set_permissions(&become_root, Permissions::from_mode(0o4755)).unwrap();
+        fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(machine.state()).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_swarm"), dir.join("swarm")).unwrap();
+        for path in [dir, &machine.state()] {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let script = JOB.replace('\n', "\n            ");
+        machine.write(&format!(
+            "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: roots}}\nspec:\n  \
+             replicas: {workers}\n  pool: {{statefulSet: {{name: w}}}}\n  worker:\n    protocol: \
+             Session\n    runner:\n      workingDir: {}\n      command:\n        - \
+             sh\n        - -c\n        - |\n            {script}\n  handover: {{policy: Exclusive, \
+             stopTimeout: 1s, lease: {{duration: 4s, renew: 1s}}}}\n  jobs: [{{name: a}}, {{name: b}}]\n",
+            dir.display()
+        ));
+        Some(Self { machine })
+    }
+
+    fn started(&self) -> Operator<'_> {
+        let program = self.program();
+        // The operator's own command follows, whose first word may be in a directory of root.
+        let other = ["sh", "-c", r#"shift; exec "$0" "$@""#, program.to_str().unwrap()];
+        self.machine.started_by(&[&AS_NOBODY[..], &other].concat())
+    }
+
+    fn program(&self) -> PathBuf {
+        self.machine.path().join("swarm")
+    }
+
+    /// Runs another command for the pool.
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(AS_NOBODY[0]);
+        command.args(&AS_NOBODY[1..]).arg(self.program()).args(words);
+        command.arg("--dir").arg(self.machine.state()).output().unwrap()
+    }
+
+    /// The entry of a job in the list of jobs; `null` without one.
+    fn job(&self, job: &str) -> Value {
+        let document = self.run(&["ps", "-o", "json"]).stdout;
+        let document: Value = serde_json::from_slice(&document).unwrap_or_default();
+        let mut jobs = document["jobs"].as_array().into_iter().flatten();
+        jobs.find(|entry| entry["job"] == job).cloned().unwrap_or_default()
+    }
+
+    /// The processes that the starts of a job have had, in their order.
+    fn starts(&self, job: &str) -> Vec<i32> {
+        let starts = fs::read_to_string(self.machine.path().join(format!("{job}.starts")));
+        starts.unwrap_or_default().lines().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    fn until_started(&self, job: &str, times: usize) -> i32 {
+        until("it was started", || {
+            let starts = self.starts(job);
+            (starts.len() == times).then(|| *starts.last().unwrap())
+        })
+    }
+
+    /// Whether a start of this job found an earlier one alive, as its exit code says.
+    fn has_met_another(&self, job: &str) -> bool {
+        let log = self.machine.state().join(format!("logs/{}.log", "w-0"));
+        let all = [log, self.machine.state().join("logs/w-1.log")];
+        let logs: String = all.iter().filter_map(|it| fs::read_to_string(it).ok()).collect();
+        logs.lines().any(|line| line.contains(job) && line.contains("exit code 9"))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for job in ["a", "b"] {
+            self.starts(job).into_iter().for_each(end);
+        }
+    }
+}
+
+fn end(pid: i32) {
+    let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    if command.starts_with("sleep") {
+        signal(pid, Signal::KILL);
+    }
+}
+
+/// The worker of the job is asked to end, killed, and its lease runs out: none of it is an end.
+#[test]
+fn a_job_that_became_root_moves_only_when_its_process_has_ended() {
+    let Some(pool) = Pool::new(2) else { return };
+    let operator = pool.started();
+    operator.prints("settled in");
+    let processes = ["a", "b"].map(|job| pool.until_started(job, 1));
+    let moved = ["a", "b"].into_iter().find(|job| pool.job(job)["worker"] == "w-1").unwrap();
+    let process = processes[usize::from(moved == "b")];
+    pool.machine.edit("replicas: 2", "replicas: 1");
+    until("its time is over", || {
+        operator.complaints().contains("did not end in time and was killed").then_some(())
+    });
+    signal(pool.machine.workers()["w-1"], Signal::KILL);
+    until("its lease was revoked", || {
+        let leases = fs::read_dir(pool.machine.state().join("leases")).unwrap();
+        let mut texts = leases.filter_map(|it| fs::read_to_string(it.unwrap().path()).ok());
+        texts.any(|text| text.to_lowercase().contains("revoked")).then_some(())
+    });
+    // Turns that grant something follow.
+    pool.machine.edit("{name: b}", "{name: b}, {name: c}");
+    pool.until_started("c", 1);
+    assert_eq!(pool.job(moved)["phase"], "stopping");
+    assert_eq!(pool.starts(moved), [process]);
+    end(process);
+    pool.until_started(moved, 2);
+    assert_eq!(pool.job(moved)["worker"], "w-0");
+    assert!(!["a", "b"].iter().any(|job| pool.has_met_another(job)));
+    for job in ["a", "b", "c"] {
+        pool.starts(job).into_iter().for_each(end);
+    }
+}
