@@ -16,6 +16,11 @@ use crate::http::Build;
 
 const FAILING_HELP: &str = "Jobs that ended by themselves and have not run for half a minute since";
 
+/// The meaning of the counter of events in the lives of jobs.
+const JOB_EVENTS_HELP: &str = "Jobs of a pool that ended by themselves (`crash`), failed their \
+     check of liveness (`stall`), were restarted by a person (`by-hand`), did not stop in time \
+     (`killed`) or tried another worker (`failover`)";
+
 /// The meaning of the histogram of standstills.
 const STANDSTILL_HELP: &str =
     "Time from the acknowledged release of a moved job to its acknowledged grant";
@@ -144,11 +149,8 @@ pub struct PoolMetrics {
     removed_jobs: Gauge,
     outages: Family<CauseLabels, Counter>,
     outage_seconds: Family<CauseLabels, Counter>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CauseLabels {
-    cause: &'static str,
+    job_events: Family<CauseLabels, Counter>,
+    orders: Family<OrderLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -164,6 +166,16 @@ struct ReasonLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabels {
     state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabels {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OrderLabels {
+    order: &'static str,
 }
 
 impl Default for PoolMetrics {
@@ -187,6 +199,8 @@ impl Default for PoolMetrics {
             removed_jobs: Gauge::default(),
             outages: Family::default(),
             outage_seconds: Family::default(),
+            job_events: Family::default(),
+            orders: Family::default(),
         }
     }
 }
@@ -212,6 +226,8 @@ impl PoolMetrics {
             removed_jobs,
             outages,
             outage_seconds,
+            job_events,
+            orders,
         } = self.clone();
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns of the pool, by result", turns);
@@ -252,6 +268,12 @@ impl PoolMetrics {
             "held_back_jobs",
             "Jobs that keep their previous version, since the new version of a job failed",
             held_back_jobs,
+        );
+        registry.register("pool_job_events", JOB_EVENTS_HELP, job_events);
+        registry.register(
+            "pool_orders_by_hand",
+            "Orders of a person about jobs of a pool that were carried out",
+            orders,
         );
         registry.register(
             "pool_removed_jobs",
@@ -336,6 +358,20 @@ impl PoolMetrics {
     /// Records the numbers of workers by state. Each call has all states.
     pub fn observe_workers(&self, counts: impl IntoIterator<Item = (&'static str, usize)>) {
         observe(&self.workers, counts);
+    }
+
+    /// Records the numbers of events in the lives of all jobs, by cause, since the start of the pool. A
+    /// number never falls.
+    pub fn observe_job_events(&self, counts: impl IntoIterator<Item = (&'static str, u64)>) {
+        for (cause, count) in counts {
+            let counter = self.job_events.get_or_create(&CauseLabels { cause });
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+    }
+
+    /// Records an order of a person: `restart`, `retry`, `suspend` or `resume`.
+    pub fn ordered(&self, order: &'static str) {
+        self.orders.get_or_create(&OrderLabels { order }).inc();
     }
 
     /// Records whether the pool is settled, and no worker is silent.

@@ -11,7 +11,7 @@ mod outage;
 #[cfg(feature = "serde")]
 mod packed;
 mod recorder;
-mod size;
+pub(crate) mod size;
 
 #[cfg(test)]
 mod tests;

@@ -83,6 +83,7 @@ mod turn;
 
 pub mod handover;
 pub mod history;
+pub mod life;
 pub mod overseer;
 pub mod session;
 pub mod verdict;

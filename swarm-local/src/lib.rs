@@ -262,7 +262,7 @@ async fn operated(
         let cannot = || format!("{} cannot be written", dir.display());
         Fixed::expect(dir, true).with_context(cannot)?;
     }
-    let outcome = operation.run(until, shutdown).await;
+    let outcome = Box::pin(operation.run(until, shutdown)).await;
     if (shutdown.is_ending() || outcome.is_ok())
         && let Err(error) = Fixed::expect(dir, false)
     {

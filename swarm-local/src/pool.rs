@@ -6,6 +6,7 @@ pub(crate) mod ending;
 pub(crate) mod events;
 mod failures;
 pub(crate) mod history;
+pub(crate) mod lives;
 pub(crate) mod operate;
 pub(crate) mod outlets;
 mod pool_views;

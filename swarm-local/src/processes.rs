@@ -384,6 +384,7 @@ impl Shared {
                     is_news = true;
                     killed = Some(Killed { worker: name.to_owned(), job: Some(job.clone()) });
                 }
+                is_news |= self.reported.live(name, &event);
                 is_news |= reported.learn(event);
             }
         }

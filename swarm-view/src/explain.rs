@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Came, Edited, Past, Since};
 use crate::jobs::JobEntry;
+use crate::life::JobLife;
 use crate::pool::PoolName;
 use crate::table::{EVERY_WORKER, add_field};
 use crate::waits::Wait;
@@ -39,6 +40,9 @@ pub struct Explanation {
     pub phase: String,
     /// The failures of the job as a sentence, if it fails.
     pub failing: Option<String>,
+    /// The counts and the newest events of the job, over all its workers; missing if they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<JobLife>,
     /// Its process, on one machine.
     #[serde(default)]
     pub pid: Option<i32>,
@@ -104,6 +108,7 @@ impl Explanation {
             token: entry.token,
             phase: entry.phase.to_owned(),
             failing,
+            life: entry.life.clone(),
             pid: entry.pid,
             worker_silent_since_unix_s: entry.worker_silent_since_unix_s,
             since,
@@ -144,6 +149,8 @@ impl Explanation {
         }
         may("Restarts:", notes.restarts.as_deref());
         may("Failing:", self.failing.as_deref());
+        let counts = self.life.as_ref().filter(|it| it.has_event()).map(JobLife::sentence);
+        may("Counted:", counts.as_deref());
         may("Restarted:", notes.restarted.as_deref());
         may("Edited:", past.last_edit(&self.job).as_deref());
         for wait in &self.waits_for {
@@ -180,6 +187,7 @@ mod tests {
             token: 7,
             phase: "failing".to_owned(),
             failing: Some("3 restarts, ended with exit code 3".to_owned()),
+            life: Some(JobLife { crashes: 4, ..JobLife::default() }),
             pid: None,
             worker_silent_since_unix_s: None,
             since: None,
@@ -213,6 +221,7 @@ mod tests {
              Phase:      failing, PID 12\n\
              Worker:     w-0, slot 0, token 7\n\
              Failing:    3 restarts, ended with exit code 3\n\
+             Counted:    4 crashes since 1970-01-01T00:00:00Z\n\
              Waits for:  the end of its run, from w-0\n\
              Came:       not known; the history is empty\n\
              Why:        nothing moves it\n\
@@ -233,6 +242,7 @@ mod tests {
             slot: None,
             everywhere: true,
             failing: None,
+            life: Some(JobLife::default()),
             waits_for: Vec::new(),
             why: "spec.replication is `All`".to_owned(),
             ..explanation(PoolName::Machine { pool: "cams".to_owned() })

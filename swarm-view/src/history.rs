@@ -15,6 +15,7 @@ use serde_json::Value;
 use swarm_core::history::{Episode, JobEdit, JobMove, Kept};
 
 use crate::age::age;
+use crate::life::JobLife;
 use crate::pool::PoolName;
 use crate::words::counted;
 
@@ -89,6 +90,9 @@ pub struct JobHistory {
     pub edits: Vec<Edited>,
     /// The begin of the history, in milliseconds of Unix time.
     pub begin_ms: Option<u64>,
+    /// The counts and the newest events of the job, over all its workers; missing if they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<JobLife>,
     /// The pool, on a cluster.
     #[serde(flatten)]
     pub pool: Option<PoolName>,
@@ -253,6 +257,7 @@ impl<'a> Past<'a> {
             moves: moves.collect(),
             edits: self.edits(job, most),
             begin_ms: self.begin_ms(),
+            life: None,
             pool: None,
         }
     }
@@ -556,7 +561,7 @@ fn moment(episode: &Episode, offset: i64) -> u64 {
 }
 
 /// Formats a time to the second, in UTC.
-fn shown(unix_ms: u64) -> String {
+pub(crate) fn shown(unix_ms: u64) -> String {
     let seconds = i64::try_from(unix_ms / 1_000).ok();
     let time = seconds.and_then(|it| Timestamp::from_second(it).ok());
     time.map_or_else(|| "?".to_owned(), |time| time.to_string())

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use swarm_core::{FailingJob, FailingState, Params};
 
 use crate::age::age;
+use crate::life::JobLife;
 use crate::pool::{Home, PoolName};
 use crate::shell;
 use crate::status::RUNS_WELL;
@@ -71,8 +72,8 @@ pub struct JobEntry<S> {
     /// fails, or since which its worker has it, as far as the history goes back.
     #[serde(default)]
     pub since_unix_s: Option<u64>,
-    /// Number of its runs that ended by themselves, since its worker got it. A cluster knows it of a
-    /// failing job only.
+    /// Number of its runs that ended by themselves, over all its workers. A cluster knows it of a
+    /// failing job only, since its worker got it.
     #[serde(default)]
     pub restarts: Option<u64>,
     /// Last end of a run by itself; part of a sentence.
@@ -86,6 +87,10 @@ pub struct JobEntry<S> {
     /// That reason in a sentence.
     #[serde(default)]
     pub unassigned_message: Option<String>,
+    /// Counts of the job over all its workers. A list has them only for jobs with an event, and no
+    /// document has them if they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<JobLife>,
     /// Failure of the job, if it is one of the listed failures.
     pub failing: Option<JobFailure<S>>,
     /// Reason why it is where it is, as a sentence. Only a document of one job has it.

@@ -8,7 +8,7 @@
 //! - [`plan`] has the moves that an edit causes, [`starts`] the restarts, and [`check`] the parts of an installation.
 //! - [`picture`] is what is known of a pool at a moment. It decides what a job waits for ([`waits`]), and
 //!   why it is where it is.
-//! - [`history`] shows the history of a pool, [`message`] what its operator says, and [`logs`] what is
+//! - [`history`] shows the history of a pool, [`life`] the counts of a job, [`message`] what its operator says, and [`logs`] what is
 //!   said about one job.
 //! - [`action`] is what a person does with a job, and [`stop`] the end of a pool. [`verify`] has the
 //!   judgement of run logs, and [`replicas`] the operators of a cluster.
@@ -24,6 +24,7 @@ pub mod check;
 pub mod explain;
 pub mod history;
 pub mod jobs;
+pub mod life;
 pub mod logs;
 pub mod message;
 pub mod overview;

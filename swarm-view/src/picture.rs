@@ -10,6 +10,7 @@ use swarm_core::Params;
 use swarm_core::verdict::SWARM_SUSPENDED;
 
 use crate::jobs::{EVERYWHERE, JobEntry, JobFailure};
+use crate::life::JobLife;
 use crate::status::MovingRow;
 use crate::waits::{Wait, millis};
 use crate::words::Word;
@@ -103,6 +104,8 @@ pub struct JobFacts<'a> {
     pub is_confirmed: Option<bool>,
     /// Its failure, if it is one of the listed failures.
     pub failing: Option<JobFailure<&'a str>>,
+    /// Its counts, if it has an event and they are known.
+    pub life: Option<JobLife>,
     /// The last lines of output before the last end, of a failing job.
     pub last_output: Option<&'a [String]>,
     /// Its run, as far as it is known.
@@ -299,6 +302,7 @@ impl Picture {
             last_output: job.last_output.map(<[_]>::to_vec),
             unassigned: job.unassigned.map(S::from),
             unassigned_message: job.unassigned_message,
+            life: job.life,
             failing,
             params: job.params,
             runner: job.runner,

@@ -20,6 +20,7 @@ pub use self::standing::{Mood, SHOWN, held_back};
 pub use self::text::{FAILING_MAX, Place, Runs};
 use crate::age::age;
 use crate::jobs::JobFailure;
+use crate::life::LifeRow;
 use crate::replicas::OutOfDate;
 use crate::shell;
 use crate::words::{Word, counted, number, quoted, word};
@@ -102,6 +103,9 @@ pub struct Status {
     pub workers: Vec<WorkerRow>,
     /// The worst failing jobs.
     pub failing: Vec<FailingRow>,
+    /// Counts of the listed failing jobs, if they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lives: Vec<LifeRow>,
     /// Jobs that have been stopping for the longest time.
     #[serde(default)]
     pub stopping: Vec<StoppingRow>,
@@ -162,7 +166,8 @@ pub struct FailingRow {
     /// of a job that runs again.
     #[serde(deserialize_with = "word")]
     pub state: Word,
-    /// Number of its runs that ended by themselves, since its worker got it.
+    /// Number of its runs that ended by themselves, over all its workers. On a cluster since its worker got
+    /// it.
     pub restarts: u64,
     /// Time of its first end.
     pub since_unix_s: u64,

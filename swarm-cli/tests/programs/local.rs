@@ -20,6 +20,7 @@ mod files;
 mod formats;
 mod hostile;
 mod leftovers;
+mod lives;
 pub(crate) mod operator;
 mod ready;
 mod reasons;

@@ -99,7 +99,7 @@ fn size(it: &JobMove) -> usize {
 }
 
 /// Returns the bytes of a string in JSON.
-pub(super) fn text(text: &str) -> usize {
+pub(crate) fn text(text: &str) -> usize {
     let byte = |byte: u8| match byte {
         b'"' | b'\\' => 2,
         0..0x20 | 0x7f => 6,

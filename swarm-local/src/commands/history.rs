@@ -8,11 +8,13 @@ use jiff::Timestamp;
 use serde_json::json;
 use swarm_terminal::output;
 use swarm_terminal::show::{Answer, Display};
-use swarm_view::history::{self, History, OneOrSeveral, Past};
+use swarm_view::history::{self, History, JobHistory, OneOrSeveral, Past};
+use swarm_view::life::JobLife;
 use swarm_view::pool::PoolName;
 
 use super::pool::{self, Pool};
 use super::{Failure, NamedPool, finished, names};
+use crate::pool::lives;
 
 /// Arguments of `history`.
 #[derive(Clone, Debug, Args)]
@@ -91,22 +93,48 @@ async fn answer(args: &HistoryArgs) -> Result<Answer, Failure> {
         return Ok(answer.with_complaints(note));
     };
     let table = past.table_of(job, rows, columns);
-    if table.is_none() {
-        match args.pool.args().find().await {
-            Ok(pool) => drop(names::known(&pool, std::slice::from_ref(job), "").await?),
-            Err(Failure::No(_)) => {
+    let (life, unread) = life_of(args, job, table.is_some()).await?;
+    let names = || table.iter().map(|_| job.clone()).collect();
+    let from_ms = args.since.and_then(|since| u64::try_from(since.as_millisecond()).ok());
+    let life_text = life.as_ref().map(|life| life.text(from_ms, rows)).unwrap_or_default();
+    let text = |_| table.clone().unwrap_or_else(|| past.unmoved(job)) + &life_text;
+    let document = || json!(JobHistory { life: life.clone(), ..past.document_of(job, items) });
+    let answer = args.display.answer(true, text, document, names)?;
+    Ok(answer.with_complaints(note.into_iter().chain(unread).collect()))
+}
+
+/// Returns the life of a job of a pool that runs, or of one that has ended; `None` if it is not known. The
+/// second result is a note about the file with it. A job that has not moved must be known otherwise.
+async fn life_of(
+    args: &HistoryArgs,
+    job: &str,
+    has_moved: bool,
+) -> Result<(Option<JobLife>, Option<String>), Failure> {
+    match args.pool.args().find().await {
+        Ok(pool) if has_moved => {
+            // A removed job has its moves only.
+            Ok((pool.job(job).await?.and_then(|entry| entry.life), None))
+        }
+        Ok(pool) => {
+            let known = names::known(&pool, &[job.to_owned()], "").await?.remove(job);
+            Ok((known.and_then(|entry| entry.life), None))
+        }
+        Err(Failure::No(_)) => {
+            let (lives, unread) = match lives::read(&args.pool.past_dir().await?) {
+                Ok(lives) => (lives, None),
+                Err(reason) => (None, Some(format!("note: the counts were not read: {reason}"))),
+            };
+            let lives = lives.filter(|lives| has_moved || lives.of(job).is_some());
+            if !has_moved && lives.is_none() {
                 let job = job.escape_default();
                 let sentence =
                     format!("the pool has ended, and no job `{job}` moved in its history");
                 return Err(Failure::No(sentence));
             }
-            Err(failure) => return Err(failure),
+            Ok((lives.map(|lives| JobLife::of(&lives, job)), unread))
         }
+        Err(failure) => Err(failure),
     }
-    let names = || table.iter().map(|_| job.clone()).collect();
-    let text = |_| table.clone().unwrap_or_else(|| past.unmoved(job));
-    let answer = args.display.answer(true, text, || json!(past.document_of(job, items)), names)?;
-    Ok(answer.with_complaints(note))
 }
 
 /// Returns the histories of several pools.

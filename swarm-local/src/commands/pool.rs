@@ -92,23 +92,29 @@ impl NamedPool {
         if logs.is_empty() { Err(missing()) } else { Ok(logs) }
     }
 
+    /// Returns the directory of the pool, which may have ended.
+    pub(super) async fn past_dir(&self) -> Result<PathBuf, Failure> {
+        let args = self.args();
+        match args.named_dir()? {
+            Some(named) => Ok(state::find(&named)?.ok_or_else(|| args.was_never_run(&named))?),
+            None => match args.find().await {
+                Ok(pool) => Ok(pool.dir),
+                Err(failure @ Failure::No(_)) => only_ended()?.ok_or(failure),
+                Err(failure) => Err(failure),
+            },
+        }
+    }
+
     /// Reads the history of the pool, which may have ended. A note says what was not read.
     pub(super) async fn history(&self) -> Result<(Vec<Episode>, Vec<String>), Failure> {
-        let args = self.args();
-        let missing = |dir: &Path| args.was_never_run(dir);
-        let dir = match args.named_dir()? {
-            Some(named) => state::find(&named)?.ok_or_else(|| missing(&named))?,
-            None => match args.find().await {
-                Ok(pool) => pool.dir,
-                Err(failure @ Failure::No(_)) => only_ended()?.ok_or(failure)?,
-                Err(failure) => return Err(failure),
-            },
-        };
+        let dir = self.past_dir().await?;
         match crate::pool::history::read(&dir) {
             (episodes, Some(sentence)) if episodes.is_empty() => {
                 Err(Failure::Failed(anyhow::Error::msg(sentence)))
             }
-            (episodes, None) if episodes.is_empty() && !ran_in(&dir) => Err(missing(&dir)),
+            (episodes, None) if episodes.is_empty() && !ran_in(&dir) => {
+                Err(self.args().was_never_run(&dir))
+            }
             (episodes, unread) => {
                 let note = unread.map(|sentence| format!("note: {sentence}"));
                 Ok((episodes, note.into_iter().collect()))

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use swarm_adapters_host::clock::unix_ms;
 use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::timer;
 use swarm_core::ports::LedgerStore as _;
@@ -28,6 +29,7 @@ use self::stores::Stores;
 use self::turns::Turns;
 use super::ending::{self, Cause, Granted};
 use super::history::History;
+use super::lives::LivesFile;
 use super::outlets::Outlets;
 use super::until::{self, End, Until};
 use crate::print::text::{self, Placed};
@@ -65,6 +67,8 @@ pub(crate) struct Operation {
     said: Said,
     /// The history of moves.
     history: History,
+    /// The counts of the jobs.
+    lives: LivesFile,
     outlets: Outlets,
     started: Instant,
     /// Time since which the pool is not settled; `None` while it is.
@@ -97,9 +101,14 @@ impl Operation {
         let inputs = Inputs::open(sources, wanted, dir.path())?;
         let stores = Stores::open(dir.path(), &inputs.wanted, &worker, &outlets)?;
         let settled = stores.ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
+        let (lives, unread) = LivesFile::open(dir.path(), &outlets.reports);
+        if let Some(sentence) = unread {
+            outlets.voice.complain(&sentence);
+        }
         Ok(Self {
             inputs,
             history: History::open(dir.path(), outlets.origin.away_since_ms),
+            lives,
             claim: Claim::new(dir, socket),
             worker,
             stores,
@@ -122,6 +131,9 @@ impl Operation {
         let outcome = self.follow(until, shutdown).await;
         let (since, workers) = (Instant::now(), self.stores.workers.borrow().len());
         let killed = self.end_workers(shutdown).await;
+        if self.lives.due_at(&self.outlets.reports).is_some() {
+            self.lives.write(&self.outlets.reports);
+        }
         let sentence = text::ending(workers, since.elapsed(), &killed);
         self.outlets.ended(&sentence);
         match (outcome?, until) {
@@ -220,7 +232,7 @@ impl Operation {
             }
             let forgets_at = self.inputs.forgets_in().map(|left| Instant::now() + left);
             let wake_at = recheck_at.into_iter().chain(scale_at).chain(look_at);
-            let wake_at = wake_at.chain(forgets_at).min();
+            let wake_at = wake_at.chain(forgets_at).chain(self.lives_at()).min();
             match self.wait(wake_at, shutdown).await {
                 Woken::Observed => {}
                 Woken::Due => recheck_at = Some(Instant::now()),
@@ -240,6 +252,20 @@ impl Operation {
             }
         }
         Ok(End::Signalled)
+    }
+
+    /// Writes the counts of the wanted jobs if that is due. Returns the time at which it is due next, or
+    /// at which a job does not fail any more.
+    fn lives_at(&mut self) -> Option<Instant> {
+        let Self { inputs: Inputs { wanted, .. }, lives, outlets: Outlets { reports, .. }, .. } =
+            self;
+        reports.lives().retain(|job| wanted.desired.jobs.contains_key(job));
+        if lives.due_at(reports).is_some_and(|at| at <= Instant::now()) {
+            lives.write(reports);
+        }
+        let well_in = reports.lives().well_in(unix_ms());
+        let well_at = well_in.map(|ms| Instant::now() + Duration::from_millis(ms));
+        well_at.into_iter().chain(lives.due_at(reports)).min()
     }
 
     /// Takes over an edit. Returns whether the next turn is due.

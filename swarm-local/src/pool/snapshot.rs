@@ -6,6 +6,7 @@ mod facts;
 mod rows;
 mod verdict;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,11 +14,13 @@ use std::time::Instant;
 use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
+use swarm_core::FailingState::Restarting;
 use swarm_core::handover::Cell;
 use swarm_core::verdict::Explainer;
 use swarm_core::{
     Decision, Desired, Failing, FailingJob, JobName, Jobs, Observed, Progress, Slot, Unassigned,
 };
+use swarm_view::life::{JobLife, LifeRow};
 use swarm_view::picture::Bounds;
 use swarm_view::shell;
 use swarm_view::starts::Runners;
@@ -91,12 +94,14 @@ impl Snapshot {
         Some(self.explainer.sentence(self.wanted.get(job)?, *why))
     }
 
-    /// Sets the failing jobs that the workers in these slots report. Reports about jobs that a worker
-    /// does not hold are ignored. A failure has the number of restarts that `reports` has, or else the
-    /// number in a row.
+    /// Sets the failing jobs that the workers in these slots report, and jobs in `lives` that moved
+    /// since they failed, with their last `outputs`. Reports about jobs that a worker does not hold are
+    /// ignored. A failure has the counts over all workers that `reports` has, or else the number of
+    /// restarts in a row.
     pub(super) fn mark_failing(
         &mut self,
         reported: &BTreeMap<Slot, Arc<Failing>>,
+        (lives, outputs): (&BTreeSet<JobName>, &BTreeMap<String, Vec<String>>),
         reports: &Reports,
     ) {
         let holds = |job: &FailingJob, slot: u32| {
@@ -125,10 +130,72 @@ impl Snapshot {
                 (order, failing)
             }));
         }
-        self.status.jobs.failing = self.status.workers.iter().map(|row| row.failing).sum();
+        let named: BTreeSet<_> = all.iter().map(|(_, row)| row.job.clone()).collect();
+        let is_listed = |slot| reported.get(&slot).is_none_or(|it| it.count <= it.worst.len());
+        let moved = lives.iter().filter(|job| !named.contains(job.as_str()));
+        let moved = moved.filter_map(|job| self.moved(job, is_listed, reports)).collect::<Vec<_>>();
+        let mut homeless = 0;
+        for (slot, mut job) in moved {
+            let holder = self.status.workers.iter_mut().find(|row| Some(row.slot) == slot);
+            homeless += usize::from(holder.is_none());
+            if let Some(row) = holder {
+                row.failing += 1;
+            }
+            job.last_output = outputs.get(&job.job).cloned().unwrap_or_default();
+            let name = job.job.parse();
+            all.extend(name.map(|name| ((Restarting, Reverse(job.restarts), name), job)));
+        }
+        let failing = self.status.workers.iter().map(|row| row.failing).sum::<usize>() + homeless;
+        self.status.jobs.failing = failing;
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.status.failing = all.into_iter().map(|(_, row)| row).take(WORST_MAX).collect();
-        self.status.healthy &= self.status.jobs.failing == 0;
+        self.status.healthy &= failing == 0;
+        self.mark_lives(reports);
+    }
+
+    /// Returns the slot and the failure of a job that fails, though no worker reports it, since it moved
+    /// or its worker was replaced. A worker that does not list all its failures is not `is_listed`, and may
+    /// count the job already.
+    fn moved(
+        &self,
+        job: &JobName,
+        is_listed: impl Fn(Slot) -> bool,
+        reports: &Reports,
+    ) -> Option<(Option<u32>, FailingRow)> {
+        let row = self.job(job.as_str())?;
+        // A job of all workers fails where its workers say so, and no other job without a worker runs.
+        let is_one = matches!(row.state, "granted" | "releasing" | "hold" | "free");
+        let is_wanted = is_one && self.status.unassigned(job.as_str()).is_none();
+        if !is_wanted || row.slot.is_some_and(|slot| !is_listed(Slot(slot))) {
+            return None;
+        }
+        let lives = reports.lives();
+        let life = lives.of(job.as_str())?;
+        let fails = life.failing.as_ref()?;
+        let holder = row.slot.and_then(|slot| self.status.worker(slot));
+        let failing = FailingRow {
+            job: job.to_string(),
+            title: None,
+            worker: holder.map_or_else(|| fails.worker.clone(), |it| it.name.clone()),
+            state: Restarting.as_str(),
+            restarts: life.restarts,
+            since_unix_s: fails.since_ms / 1_000,
+            last_exit: fails.exit.clone(),
+            last_output: Vec::new(),
+        };
+        Some((row.slot, failing))
+    }
+
+    /// Adds the counts of the listed failing jobs. A job has failed since its first end, on any worker.
+    fn mark_lives(&mut self, reports: &Reports) {
+        let lives = reports.lives();
+        for row in &mut self.status.failing {
+            let Some(life) = lives.of(&row.job) else { continue };
+            let since = life.failing.as_ref().map(|fails| fails.since_ms / 1_000);
+            row.since_unix_s = since.map_or(row.since_unix_s, |it| it.min(row.since_unix_s));
+            let (job, life) = (row.job.clone(), JobLife::counts(life));
+            self.status.lives.push(LifeRow { job, life });
+        }
     }
 
     /// Sets how many jobs of the workers in these slots run a previous version.
@@ -271,6 +338,7 @@ impl Snapshot {
 mod tests {
     use swarm_adapters_host::channel::{JobNow, WorkerState};
     use swarm_core::FailingState;
+    use swarm_core::life::News;
 
     use super::*;
     use crate::processes::Phase;
@@ -319,7 +387,8 @@ mod tests {
                 holders: vec![row("fails"), row("works")],
                 ..Snapshot::default()
             };
-            snapshot.mark_failing(&BTreeMap::from([(Slot(0), reported)]), &reports);
+            let none = (&BTreeSet::new(), &BTreeMap::new());
+            snapshot.mark_failing(&BTreeMap::from([(Slot(0), reported)]), none, &reports);
             let named: Vec<_> =
                 snapshot.status.failing.iter().map(|row| (row.job.clone(), row.restarts)).collect();
             (snapshot.status.jobs.failing, snapshot.status.workers[0].failing, named)
@@ -329,5 +398,49 @@ mod tests {
         // The names of the other jobs are unknown.
         let many = failing(&["a", "fails"], 9);
         assert_eq!(snapshot(many), (2, 2, vec![("fails".to_owned(), 7)]));
+    }
+
+    #[test]
+    fn a_failing_job_that_moves_fails_still_with_its_counts_and_its_last_output() {
+        let reports = Reports::default();
+        let moves: JobName = "moves".parse().unwrap();
+        let crash = News::Restarting("ended with exit code 3");
+        for at_ms in [5_000, 9_000] {
+            reports.lives().learn(at_ms, &moves, "w-0", crash);
+        }
+        let output = vec!["no camera".to_owned()];
+        let outputs = BTreeMap::from([("moves".to_owned(), output.clone())]);
+        let failing = |state, slot, reported: Failing| {
+            let (title, token, name) = (None, 1, "moves".to_owned());
+            let worker = |slot, name: &str| WorkerRow {
+                slot,
+                name: name.to_owned(),
+                jobs: 9,
+                ..WorkerRow::default()
+            };
+            let workers = vec![worker(0, "w-0"), worker(1, "w-1")];
+            let mut snapshot = Snapshot {
+                status: Status { workers, ..Status::default() },
+                holders: vec![JobRow { name, title, state, slot, token }],
+                ..Snapshot::default()
+            };
+            let reported = BTreeMap::from([(Slot(1), Arc::new(reported))]);
+            snapshot.mark_failing(&reported, (&[moves.clone()].into(), &outputs), &reports);
+            let Status { jobs, workers, failing, .. } = snapshot.status;
+            let row = failing.first().map(|row| {
+                assert_eq!((row.restarts, row.since_unix_s, &row.last_output), (2, 5, &output));
+                row.worker.clone()
+            });
+            (jobs.failing, workers[1].failing, row.unwrap_or_default())
+        };
+        let none = Failing::default;
+        assert_eq!(failing("granted", Some(1), none()), (1, 1, "w-1".to_owned()));
+        assert_eq!(failing("free", None, none()), (1, 0, "w-0".to_owned()), "on its way");
+        for state in ["done", "everywhere", "quarantined"] {
+            assert_eq!(failing(state, None, none()), (0, 0, String::new()), "{state}");
+        }
+        // One of the two that its worker does not name.
+        let many = Failing { count: 2, worst: Vec::new() };
+        assert_eq!(failing("granted", Some(1), many), (2, 2, String::new()));
     }
 }

@@ -8,8 +8,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use swarm_adapters_host::channel::{self, follow};
-use swarm_adapters_host::clock::millis;
+use swarm_adapters_host::channel::{self, Event, follow};
+use swarm_adapters_host::clock::{millis, unix_ms};
 use swarm_adapters_host::runtime::refused;
 use swarm_adapters_host::timer::until;
 use swarm_adapters_host::{caller, random};
@@ -57,7 +57,8 @@ impl Shared {
         self.edit(slot, |worker| worker.pid = pid.map(Pid::as_raw_pid));
         let (events, orders) = stream.into_split();
         let said = follow(events, |event| self.learn(slot, &name, &instance, event));
-        let mut running = Running { child, pid, orders: Some(orders), is_killed: false };
+        let mut running =
+            Running { child, pid, orders: Some(orders), is_killed: false, is_late: false };
         let ended = {
             let mut end = pin!(self.wait_for_end(slot, &instance, &mut running, kills, asked));
             let mut said = pin!(said);
@@ -82,10 +83,14 @@ impl Shared {
         if running.is_killed {
             tracing::warn!(worker = name, "did not end in time and was killed with its jobs");
             for job in self.jobs_of(slot, &instance) {
+                if let Some(job) = job.clone().filter(|_| running.is_late) {
+                    self.reported.live(&name, &Event::Killed { job });
+                }
                 self.records.killed(Killed { worker: name.clone(), job });
             }
         }
         self.records.remove(&name);
+        self.reported.lives().gone(unix_ms(), &name);
         if self.speaks(slot, &instance) {
             self.reported.lock().remove(&slot);
         }
@@ -115,6 +120,7 @@ impl Shared {
             tokio::select! {
                 ended = running.child.wait() => return ended,
                 () = until(deadline) => {
+                    running.is_late = !running.is_killed;
                     running.kill();
                     deadline = Some(Instant::now() + END_MARGIN);
                 }
@@ -193,6 +199,8 @@ struct Running {
     orders: Option<OwnedWriteHalf>,
     /// Whether the worker was killed, late or on request.
     is_killed: bool,
+    /// Whether it was killed since it did not end in time.
+    is_late: bool,
 }
 
 impl Running {

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use swarm_adapters_host::channel::{JobNow, Versions, WorkerState};
-use swarm_core::Slot;
+use swarm_adapters_host::channel::{Event, JobNow, Versions, WorkerState};
+use swarm_adapters_host::clock::unix_ms;
+use swarm_core::life::{Cause, Lives, News};
+use swarm_core::{JobName, Slot};
 use swarm_view::jobs::EVERYWHERE;
 
 use super::{Phase, Workers};
@@ -16,6 +18,8 @@ pub(crate) struct Reports {
     states: Arc<Mutex<WorkerStates>>,
     /// Time of the last sign of each worker instance: an event, or a renewal of its lease.
     heard: Arc<Mutex<BTreeMap<String, Instant>>>,
+    /// The lives of the jobs, over all workers.
+    lives: Arc<Mutex<Lives>>,
 }
 
 /// The latest report of the worker in each slot.
@@ -26,6 +30,36 @@ impl Reports {
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorkerStates> {
         // A thread that panicked while holding the lock cannot have left an incomplete entry.
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the lives of the jobs.
+    pub(crate) fn lives(&self) -> MutexGuard<'_, Lives> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records an event of a job of a worker in the life of that job. Returns whether a failing job has
+    /// begun to run.
+    pub(super) fn live(&self, worker: &str, event: &Event) -> bool {
+        let (job, news) = match event {
+            Event::Started { job, .. } => (job, News::Started),
+            Event::Renewing { job } | Event::Stopping { job } | Event::Ended { job } => {
+                (job, News::Stopped)
+            }
+            Event::Restarting { job, exit } => (job, News::Restarting(exit)),
+            Event::Failed { job, exit } => (job, News::Failed(exit)),
+            Event::Stalled { job, reason } => (job, News::Stalled(reason)),
+            Event::Killed { job } => (job, News::Event(Cause::Killed, "")),
+            Event::Hello { .. }
+            | Event::Starting { .. }
+            | Event::Ready { .. }
+            | Event::Version { .. }
+            | Event::Jobs { .. }
+            | Event::Failing(_) => return false,
+        };
+        let Ok(job) = JobName::new(job) else { return false };
+        let mut lives = self.lives();
+        lives.learn(unix_ms(), &job, worker, news);
+        news == News::Started && lives.of(job.as_str()).is_some_and(|it| it.failing.is_some())
     }
 
     fn all_heard(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
@@ -69,9 +103,13 @@ impl Reports {
         (phase(state, unassigned, now), now.cloned())
     }
 
-    /// Returns how many runs of a job have ended by themselves since the worker in `slot` got it.
+    /// Returns how many runs of a job have ended by themselves: over all its workers, or on the worker
+    /// in `slot` if nothing else is known.
     pub(crate) fn restarts(&self, slot: Slot, job: &str) -> Option<u64> {
-        Some(self.lock().get(&slot)?.jobs.get(job)?.restarts)
+        let of_life = self.lives().of(job).map(|life| life.restarts);
+        let reports = self.lock();
+        let now = reports.get(&slot).and_then(|it| it.jobs.get(job)).map(|now| now.restarts);
+        now.max(of_life)
     }
 
     /// Returns the versions of the jobs of each running worker, without workers whose jobs all run

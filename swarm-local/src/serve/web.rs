@@ -11,6 +11,7 @@ use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use swarm_terminal::hands::Hands;
 use swarm_view::action::Action;
 use swarm_view::jobs::JobEntry;
+use swarm_view::life::JobLife;
 use swarm_view::printable::{Form, printable};
 use swarm_view::workers::WorkerRow;
 use tokio::net::TcpListener;
@@ -204,7 +205,8 @@ fn document_of(entries: &Entries, name: &str) -> Document {
     };
     let (picture, facts) = (entries.snapshot.picture(), entries.facts(&entries.failing(), row));
     let why = Some(picture.why(&facts));
-    Document::of(&JobEntry::<&str> { why, ..picture.entry(facts) })
+    let life = Some(JobLife::of(&entries.reports.lives(), name));
+    Document::of(&JobEntry::<&str> { why, life, ..picture.entry(facts) })
 }
 
 /// The answer of `/api/v1/jobs`, with a line for each job.

@@ -209,6 +209,14 @@ spec:
         others.map(|(job, worker)| (job.clone(), worker.clone())).collect::<Vec<_>>()
     };
     assert_eq!(others(&before), others(&after));
+    let life = until("the move is counted", || {
+        Some(machine.document(&["history", "bad"])["life"].clone())
+            .filter(|life| life["failovers"] == 1)
+    });
+    let moved = format!("to {}", after["bad"]);
+    let events = life["events"].as_array().unwrap();
+    let is_move = |it: &Value| it["cause"] == "failover" && it["detail"] == moved.as_str();
+    assert!(events.iter().any(is_move) && life["crashes"].as_u64() >= Some(3), "{life}");
     operator.signal(Signal::TERM);
     operator.ended();
     let mut verify = Command::new(env!("CARGO_BIN_EXE_swarm"));

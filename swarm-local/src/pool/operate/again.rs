@@ -20,6 +20,7 @@ use super::turns::Problem;
 use super::{LOOK, Operation};
 use crate::pool::earlier;
 use crate::pool::ending::Cause;
+use crate::pool::lives::LivesFile;
 use crate::processes::Patience;
 use crate::state_dir::state::{StateDir, other_pool};
 
@@ -149,6 +150,7 @@ impl Operation {
         wanted.fixed().record(dir)?;
         self.inputs.by_hand.record_again()?;
         self.stores = Stores::open(dir, wanted, &self.worker, &self.outlets)?;
+        self.lives = LivesFile::at(dir);
         self.said.forget_processes();
         self.turns.begin_again(known.cloned());
         Ok(())

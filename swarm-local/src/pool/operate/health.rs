@@ -1,12 +1,13 @@
 //! The health of the workers and their jobs, as they report it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use swarm_adapters_host::channel::Versions;
+use swarm_adapters_host::clock::unix_ms;
 use swarm_core::session::JobOutput;
-use swarm_core::{Decision, Failing, JobPhase, Replication, Slot};
+use swarm_core::{Decision, Failing, JobName, JobPhase, Replication, Slot};
 
 use super::stores::Stores;
 use crate::pool::history::History;
@@ -24,6 +25,10 @@ pub(super) struct Health {
     failing: BTreeMap<Slot, Arc<Failing>>,
     /// Versions of jobs that the workers report.
     versions: BTreeMap<Slot, Versions>,
+    /// Jobs that fail, over all their workers.
+    lives: BTreeSet<JobName>,
+    /// Last lines of output of the failing jobs that workers reported last.
+    outputs: BTreeMap<String, Vec<String>>,
     /// Time since which each run of a job has been stopping, in seconds of Unix time.
     stopping: BTreeMap<(String, u64), u64>,
 }
@@ -39,8 +44,17 @@ impl Health {
     ) -> bool {
         let silent = stores.sessions.silent(workers);
         let (failing, versions) = (failing(stores, workers, output), reports.versions(workers));
+        let lives = {
+            let (mut lives, now_ms) = (reports.lives(), unix_ms());
+            lives.settle(now_ms);
+            lives.failing(now_ms).map(|(job, _)| job.clone()).collect::<BTreeSet<_>>()
+        };
+        if output == JobOutput::Hidden {
+            self.outputs.clear();
+        }
         let is_new = silent != self.silent || failing != self.failing || versions != self.versions;
-        (self.silent, self.failing, self.versions) = (silent, failing, versions);
+        let is_new = is_new || lives != self.lives;
+        (self.silent, self.failing, self.versions, self.lives) = (silent, failing, versions, lives);
         is_new
     }
 
@@ -59,7 +73,9 @@ impl Health {
     pub(super) fn mark(&mut self, snapshot: &mut Snapshot, reports: &Reports) {
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
-        snapshot.mark_failing(&self.failing, reports);
+        snapshot.mark_failing(&self.failing, (&self.lives, &self.outputs), reports);
+        let rows = snapshot.status.failing.iter();
+        self.outputs = rows.map(|row| (row.job.clone(), row.last_output.clone())).collect();
         snapshot.mark_versions(&self.versions);
     }
 
@@ -73,7 +89,9 @@ impl Health {
         replication: Replication,
     ) -> Vec<(&'static str, usize)> {
         let reports = || self.failing().map(|(_, it)| it);
-        let failing = reports().flat_map(|it| &it.worst).map(|it| it.job.clone()).collect();
+        let moved = self.lives.iter().filter(|_| replication == Replication::One);
+        let named = reports().flat_map(|it| &it.worst).map(|it| &it.job);
+        let failing = named.chain(moved).cloned().collect();
         let unnamed = Failing::unnamed(reports(), replication);
         let unheard = sessions.unheard(&decision.ledger, &self.silent);
         let counts = history.phases(decision, &unheard, &failing, unnamed);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use swarm_adapters_host::clock::unix_ms;
+use swarm_core::life::{Cause, News};
 use swarm_core::{JobName, Slot};
 use swarm_terminal::hands::{Answer, Request};
 use swarm_view::action::Action;
@@ -22,6 +24,7 @@ impl Operation {
             Ok(_) | Err(_) => Err(format!("the pool has no job `{}`", job.escape_default())),
         };
         if let Ok(effect) = &done {
+            self.outlets.metrics.ordered(action.as_str());
             self.outlets.voice.say(&format!("by hand: {effect}"));
         }
         let is_edit = done.is_ok() && matches!(action, Action::Suspend | Action::Resume);
@@ -89,6 +92,8 @@ impl Operation {
             Some(format!("{worker}{silent}"))
         });
         let names = names.collect::<Vec<_>>().join(", ");
+        let order = News::Event(Cause::ByHand, action.as_str());
+        self.outlets.reports.lives().learn(unix_ms(), name, &names, order);
         Ok(format!("asked {names} to {} {name}", action.as_str()))
     }
 }

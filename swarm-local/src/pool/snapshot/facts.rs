@@ -5,6 +5,8 @@ use std::time::Duration;
 use swarm_adapters_host::channel::{JobNow, JobPhase};
 use swarm_adapters_host::clock::unix_s;
 use swarm_core::{Params, Title};
+use swarm_view::jobs::EVERYWHERE;
+use swarm_view::life::JobLife;
 use swarm_view::picture::{JobFacts, Picture, Run, Step, WorkerFacts};
 use swarm_view::status::FailingRow;
 use swarm_view::workers::WorkerRow;
@@ -49,7 +51,15 @@ impl Snapshot {
         });
         let reported = now.as_ref().map(|now| now.phase);
         let now = now.unwrap_or_default();
-        let JobNow { pid, version, since_unix_s, restarts, last_exit, .. } = now;
+        let JobNow { pid, version, since_unix_s, mut restarts, mut last_exit, .. } = now;
+        let life = reports.lives().of(&row.name).map(|life| {
+            // A job of all workers has a report of each.
+            if row.state != EVERYWHERE {
+                restarts = restarts.max(life.restarts);
+                last_exit = last_exit.take().or_else(|| life.last_end().map(str::to_owned));
+            }
+            JobLife::counts(life)
+        });
         JobFacts {
             name: &row.name,
             title: row.title.as_ref().map(Title::as_str),
@@ -68,11 +78,12 @@ impl Snapshot {
             is_confirmed: reported.filter(|_| is_stopping).map(|phase| phase == JobPhase::Stopping),
             failing: failing.map(|failing| {
                 let mut failure = failing.failure();
-                if reported.is_some() {
+                if reported.is_some() || life.is_some() {
                     failure.restarts = restarts;
                 }
                 failure
             }),
+            life,
             last_output: failing.map(|row| row.last_output.as_slice()),
             run: Run {
                 version: version.as_str(),

@@ -13,7 +13,9 @@ use swarm_adapters_k8s::metrics::{
 };
 use swarm_adapters_k8s::status::RefusedRequest;
 use swarm_core::history::{Outage, OutageCause};
+use swarm_core::life::Cause;
 use swarm_core::{JobPhase, MoveReason, Unassigned};
+use swarm_view::action::Action;
 
 use super::{check, row};
 
@@ -63,6 +65,10 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     pool.observe_workers(states.map(|it| (it, 1)));
     for cause in [OutageCause::Disk, OutageCause::Operators] {
         pool.outage(cause.as_str(), 1);
+    }
+    pool.observe_job_events(Cause::ALL.iter().map(|it| (it.as_str(), 1)));
+    for order in Action::ALL.map(Action::as_str) {
+        pool.ordered(order);
     }
 
     let mut worker = Registry::default();
