@@ -81,7 +81,8 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
     }
     let running = swarm_local::running(&pool).await;
     let running = running.map_err(|error| Refusal::Impossible(format!("{error:#}")))?;
-    let Some(RunningPool { dir, file: followed, revision, workers, held, fixed, starts }) = running
+    let Some(RunningPool { dir, file: followed, revision, workers, held, done, fixed, starts }) =
+        running
     else {
         return match &args.dir {
             Some(dir) => Err(format!("no pool runs in {}", dir.display()).into()),
@@ -100,7 +101,7 @@ async fn ask(args: &PlanArgs, notes: &mut Vec<String>) -> Result<Answer, Refusal
              workers of the pool"
         ));
     }
-    let answer = plannable.plan(Before::Pool(held, starts.as_ref())).map_err(Refusal::of)?;
+    let answer = plannable.plan(Before::Pool(held, &done, starts.as_ref())).map_err(Refusal::of)?;
     let moves_nothing = answer.document.moves.is_empty()
         && answer.document.restarts.as_ref().is_none_or(Vec::is_empty);
     let is_followed = followed.is_some_and(|followed| is_same(file, Path::new(&followed)));

@@ -39,6 +39,30 @@ pub fn line_of(job: &str) -> Option<String> {
     (job_of(&line).as_deref() == Some(job)).then_some(line)
 }
 
+/// The text to write instead of a name that cannot be pinged.
+pub const INSTEAD: &str = "write HOST:PORT, such as 127.0.0.1:9090 or [::1]:9090";
+
+/// The host and the port of a job that is pinged; `None` for a name that no ping can reach.
+///
+/// ```
+/// use swarm_spec::hostport::parts;
+///
+/// assert_eq!(parts("db.local:80"), Some(("db.local", 80)));
+/// assert_eq!(parts("[::1]:9090"), Some(("::1", 9090)));
+/// assert_eq!(parts("stream:cars:new"), None);
+/// ```
+#[must_use]
+pub fn parts(job: &str) -> Option<(&str, u16)> {
+    let (host, port) = job.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').filter(|host| host.contains(':'))?,
+        None => Some(host).filter(|host| !host.contains([':', ']']))?,
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_:%".contains(c);
+    (!host.is_empty() && host.chars().all(is_plain)).then_some((host, port))
+}
+
 /// The lines of a list of addresses with their numbers from 1, trimmed. Empty lines and comments
 /// are left out.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -80,6 +104,13 @@ mod tests {
     fn a_line_is_a_host_and_a_port() {
         for bad in ["example.com", "example.com:80", ",80", "a,0", "a,65536", "a,b", "a,1,2"] {
             assert_eq!(job_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_ping_needs_a_host_and_a_port() {
+        for bad in ["", "a", "a:", ":80", "a:0", "a:65536", "::1:80", "[a]:80", "a/b:80", "a b:1"] {
+            assert_eq!(parts(bad), None, "{bad:?}");
         }
     }
 

@@ -139,6 +139,10 @@ const MOVED_THEN: &str = "then another worker gets it (rebalance.returnGrace)";
 const REPLACED_THEN: &str =
     "then its worker counts as ended, and another one gets it (handover.lease)";
 
+/// The way to run a job again that is done; part of a sentence.
+pub const RUN_AGAIN: &str =
+    "to run it again, remove it from the list of jobs, save or apply that, and add it again";
+
 impl<'a> JobFacts<'a> {
     /// Whether every worker runs it.
     #[must_use]
@@ -251,7 +255,7 @@ impl Picture {
                 "its worker leaves the pool; the job gets another one once it has stopped"
                     .to_owned()
             }
-            ("done", _) => "it is done, so no worker runs it".to_owned(),
+            ("done", _) => format!("it is done, so no worker runs it; {RUN_AGAIN}"),
             ("quarantined", _) => {
                 "it ended its workers again and again, so it waits before the next try".to_owned()
             }

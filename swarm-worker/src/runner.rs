@@ -36,6 +36,9 @@ pub trait Runner: Send + Sync + 'static {
     /// Called about every second while `job` runs. It must not wait for anything.
     fn tick(&self, _job: &Job) {}
 
+    /// Called when a job whose last run here has failed begins nowhere here any more.
+    fn forget(&self, _job: &JobName) {}
+
     /// Called when the time until which jobs may act changes, in nanoseconds of [`boottime_ns`].
     /// Jobs check [`Job::is_permitted`]. A runner whose jobs are processes has to kill them at that
     /// time in any case.

@@ -104,6 +104,11 @@ pub(super) async fn swarm(
             vacant,
             leaving,
             without,
+            done: pool
+                .jobs()
+                .filter(|job| job.state == "done")
+                .map(|job| job.name.clone())
+                .collect(),
             running: None,
         },
     };

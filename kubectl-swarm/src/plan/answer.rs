@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use swarm_core::handover::LeaseTerms;
-use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, Slot};
+use swarm_core::{Assignment, Desired, JobName, Jobs, Pool, Replication, Request, Rules, Slot};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{Explained, Manifest, ManifestError};
 use swarm_view::plan::{Enough, Plan};
 use swarm_view::starts::{Runners, Starts};
+use swarm_view::words::counted;
 
 use super::source::Source;
 use super::view;
@@ -37,9 +38,9 @@ pub enum Before<'a> {
     Nothing,
     /// The text of a view.
     View(&'a Source),
-    /// The assignment of a pool that runs on this machine, and the settings that start its jobs, if
-    /// they are known.
-    Pool(Assignment, Option<&'a Starts>),
+    /// A pool that runs on this machine: its assignment, its jobs that are done, and the settings that
+    /// start its jobs, if they are known.
+    Pool(Assignment, &'a BTreeSet<JobName>, Option<&'a Starts>),
     /// The assignment and the workers of a pool on a cluster.
     Live(&'a Live),
 }
@@ -57,6 +58,8 @@ pub struct Live {
     pub leaving: Vec<Slot>,
     /// The slots of workers that are planned to go.
     pub without: Vec<Slot>,
+    /// The jobs that are done.
+    pub done: BTreeSet<JobName>,
     /// The settings that start the jobs that run, if an edit is planned.
     pub running: Option<Starts>,
 }
@@ -202,12 +205,22 @@ impl Plannable {
     /// # Errors
     ///
     /// [`Unplanned::Wrong`], if `before` is an invalid view.
-    pub fn plan(self, before: Before<'_>) -> Result<Answer, Unplanned> {
+    pub fn plan(mut self, before: Before<'_>) -> Result<Answer, Unplanned> {
         let running = match before {
             Before::Live(Live { running, .. }) => running.as_ref(),
-            Before::Pool(_, running) => running,
+            Before::Pool(_, _, running) => running,
             Before::Nothing | Before::View(_) => None,
         };
+        let done = match before {
+            Before::Live(Live { done, .. }) | Before::Pool(_, done, _) => self.leave_out(done),
+            Before::Nothing | Before::View(_) => 0,
+        };
+        if 0 < done {
+            let are = if done == 1 { "is" } else { "are" };
+            let them = if done == 1 { "it" } else { "them" };
+            let jobs = counted(done, "job");
+            self.notes.push(format!("{jobs} with `runOnce` {are} done, so no worker gets {them}"));
+        }
         let restarts = running.map(|it| it.restarts(&self.desired.jobs, &self.runners));
         let Self { name, workers, worker_name, first_slot, desired, reach, notes, .. } = self;
         let (slots, names) = if let Before::Live(live) = before {
@@ -223,7 +236,7 @@ impl Plannable {
             Before::View(Source { text, shown, .. }) => {
                 Some(view::held(text, &pool).map_err(|reason| format!("{shown}: {reason}"))?)
             }
-            Before::Pool(assignment, _) => Some(assignment),
+            Before::Pool(assignment, ..) => Some(assignment),
         };
         let nobody = Assignment::default();
         let rules = match reach {
@@ -251,6 +264,17 @@ impl Plannable {
         });
         let jobs = desired.jobs;
         Ok(Answer { document, name, worker_name, names, slots, held, jobs, notes })
+    }
+
+    /// Leaves out jobs that are done, and that the manifest wants to run once only. Returns their number.
+    fn leave_out(&mut self, done: &BTreeSet<JobName>) -> usize {
+        let jobs = &mut self.desired.jobs;
+        let stays = |name: &&JobName| jobs.get(*name).is_some_and(|job| job.run_once);
+        let done: Vec<_> = done.iter().filter(stays).collect();
+        for name in &done {
+            jobs.remove(*name);
+        }
+        done.len()
     }
 
     /// Returns the settings that start the jobs of this manifest.

@@ -192,6 +192,29 @@ fn runs(jobs: &str) -> Source {
 }
 
 #[test]
+fn a_job_that_is_done_is_not_planned_unless_an_edit_lets_it_run_on() {
+    let live = Live {
+        names: [(Slot(0), "w-0".to_owned())].into(),
+        done: ["a", "b"].map(|job| job.parse().unwrap()).into(),
+        ..Live::default()
+    };
+    let manifest = runs("{name: a, runOnce: true}, {name: b}, {name: c}");
+    let question = Question {
+        home: Home::Cluster,
+        manifest: &manifest,
+        name: None,
+        namespace: None,
+        workers: Some(1),
+        reach: Reach::Target,
+    };
+    let answer = read(&question).unwrap().plan(Before::Live(&live)).unwrap();
+    let moved: Vec<_> = answer.document.moves.iter().map(|step| step.job.as_str()).collect();
+    assert_eq!(moved, ["b", "c"]);
+    let note = "1 job with `runOnce` is done, so no worker gets it";
+    assert_eq!(answer.notes, [note]);
+}
+
+#[test]
 fn a_live_plan_names_the_workers_the_moves_and_the_jobs_that_restart_in_place() {
     let question = |manifest, workers| Question {
         home: Home::Cluster,
@@ -212,6 +235,7 @@ fn a_live_plan_names_the_workers_the_moves_and_the_jobs_that_restart_in_place() 
         vacant: Vec::new(),
         leaving: Vec::new(),
         without: Vec::new(),
+        done: BTreeSet::new(),
         running: Some(read(&question(&old, 2)).unwrap().starts()),
     };
     let planned = |live: &Live, workers| {

@@ -394,6 +394,8 @@ pub struct RunningPool {
     pub workers: usize,
     /// The slot of each job that a worker runs or will run.
     pub held: Assignment,
+    /// The jobs that are done.
+    pub done: BTreeSet<JobName>,
     /// The settings that the pool keeps, if its version records them.
     pub fixed: Option<Fixed>,
     /// The settings that start its jobs, if its version answers them.
@@ -413,12 +415,14 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
             Found::Left(..) | Found::Lost(_) | Found::Nothing(_) => return Ok(None),
         };
         let (_, status) = pool.swarm().await?;
-        let (mut held, mut jobs) = (Vec::new(), BTreeMap::new());
+        let (mut held, mut jobs, mut done) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let each = |line: &[u8]| {
-            if let Some((_, JobEntry { name, slot: Some(slot), params, runner, .. })) =
-                job_line(line).transpose()?
-                && let Ok(name) = name.parse::<JobName>()
-            {
+            let Some((_, entry)) = job_line(line).transpose()? else { return Ok(()) };
+            let JobEntry { name, slot, params, runner, state, .. } = entry;
+            let Ok(name) = name.parse::<JobName>() else { return Ok(()) };
+            if state == "done" {
+                done.insert(name);
+            } else if let Some(slot) = slot {
                 let runner = runner.and_then(|runner| RunnerName::new(&runner).ok());
                 jobs.insert(name.clone(), Job { params, runner, ..Job::default() });
                 held.push((name, Slot(slot)));
@@ -431,7 +435,7 @@ pub async fn running(args: &PoolArgs) -> anyhow::Result<Option<RunningPool>> {
         let Status { file, revision, workers, .. } = status;
         let (held, workers) = (held.into_iter().collect(), workers.len());
         let fixed = Fixed::recorded(&pool.dir).map_err(anyhow::Error::msg)?;
-        Ok(Some(RunningPool { dir: pool.dir, file, revision, workers, held, fixed, starts }))
+        Ok(Some(RunningPool { dir: pool.dir, file, revision, workers, held, done, fixed, starts }))
     };
     match asked.await {
         Ok(running) => Ok(running),

@@ -6,9 +6,10 @@ use swarm_core::{Job, JobName, Jobs, RunnerName};
 
 use super::wrong;
 use crate::error::SpecError;
+use crate::hostport;
 use crate::manifest::{Runner, param_variable};
 use crate::schema::most_similar;
-use crate::spec::{ParamFromSpec, ProtocolSpec, SecretKeyRefSpec, SwarmSpec};
+use crate::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SecretKeyRefSpec, SwarmSpec};
 
 /// The most runners with names.
 const RUNNERS_MAX: usize = 16;
@@ -54,10 +55,11 @@ fn check_references(spec: &SwarmSpec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Checks the runners that jobs name.
+/// Checks that the spec has the runners that jobs name, and that each can run its jobs.
 pub(super) fn check_jobs(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
     for (name, job) in jobs {
-        exists(spec, name, job).or_else(|reason| wrong("spec.jobs", reason))?;
+        let suits = exists(spec, name, job).and_then(|()| can_run(spec, name, job));
+        suits.or_else(|reason| wrong("spec.jobs", reason))?;
     }
     Ok(())
 }
@@ -69,6 +71,23 @@ pub(crate) fn has_runner(
     job: Job,
 ) -> Result<(JobName, Job), String> {
     exists(spec, &name, &job).map(|()| (name, job))
+}
+
+/// Checks that the runner of a job can run it: a ping needs an address.
+fn can_run(spec: &SwarmSpec, name: &JobName, job: &Job) -> Result<(), String> {
+    let worker = spec.worker.as_ref();
+    let runner = match &job.runner {
+        Some(runner) => worker.and_then(|it| it.runners.as_ref()?.get(runner.as_str())),
+        None => worker.and_then(|it| it.runner.as_ref()),
+    };
+    // The error of a runner with a mistake is another one.
+    let pings = |it: &RunnerSpec| {
+        it.ping.is_some() && matches!(Runner::read(it, PLACE), Ok(Runner::Ping { .. }))
+    };
+    if hostport::parts(name.as_str()).is_none() && runner.is_some_and(pings) {
+        return Err(format!("job `{name}` cannot be pinged by its name; {}", hostport::INSTEAD));
+    }
+    Ok(())
 }
 
 fn exists(spec: &SwarmSpec, name: &JobName, job: &Job) -> Result<(), String> {
@@ -134,6 +153,24 @@ mod tests {
         assert!(none.ends_with("; add it there, or leave `runner` out"), "{none}");
         let plain = refused(&TWO.replace("Session", "Plain"), "{name: a, runner: record}");
         assert!(plain.contains("job `a` has `runner`, which needs workers that learn"), "{plain}");
+    }
+
+    #[test]
+    fn a_job_that_can_never_be_pinged_is_refused() {
+        const PINGS: &str =
+            "protocol: Session, runner: {ping: {}}, runners: {record: {command: [cat]}}";
+        assert_eq!(
+            refused(
+                PINGS,
+                "{name: 'db.local:80'}, {name: '[::1]:9090'}, {name: a, runner: record}"
+            ),
+            ""
+        );
+        assert_eq!(
+            refused(PINGS, "{name: 'db.local:80'}, {name: db.local}"),
+            "spec.jobs: job `db.local` cannot be pinged by its name; write HOST:PORT, such as \
+             127.0.0.1:9090 or [::1]:9090"
+        );
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! A runner that pings another program over HTTP at a fixed interval.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -10,18 +12,24 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
-use swarm_adapters_host::metrics::PingMetrics;
+use swarm_adapters_host::metrics::{PingMetrics, TargetMetrics};
+use swarm_core::JobName;
+use swarm_spec::hostport;
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Job, Outcome, Runner};
+use super::{Job, Outcome, Readiness, Runner};
 
 /// The path of a ping.
 const PATH: &str = "/ping";
 
-/// Sends `GET /ping` to `HOST:PORT`, which is the name of the job, at every interval.
+/// Number of pings in a row without an answer that end the run of a target that has answered before.
+const UNANSWERED_MAX: u32 = 3;
+
+/// Sends `GET /ping` to `HOST:PORT`, which is the name of the job, at every interval. A run ends with
+/// the reason if its first ping gets no answer, or later three in a row.
 #[derive(Clone, Debug)]
 pub(crate) struct Ping {
     /// The time from one request to the next.
@@ -30,13 +38,16 @@ pub(crate) struct Ping {
     pub(crate) timeout: Duration,
     /// The counters of the results.
     pub(crate) metrics: PingMetrics,
+    /// The counters of the targets whose last run has failed: they go on in the next run.
+    failed: Arc<Mutex<BTreeMap<JobName, TargetMetrics>>>,
 }
 
 impl Ping {
     /// Creates a runner with one ping every second, and a timeout of one second.
     #[must_use]
     pub(crate) fn new(metrics: PingMetrics) -> Self {
-        Self { interval: Duration::from_secs(1), timeout: Duration::from_secs(1), metrics }
+        let second = Duration::from_secs(1);
+        Self { interval: second, timeout: second, metrics, failed: Arc::default() }
     }
 
     /// Sets the time from one ping to the next; it must not be zero.
@@ -50,6 +61,40 @@ impl Ping {
     pub(crate) fn within(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
+
+    fn failed(&self) -> MutexGuard<'_, BTreeMap<JobName, TargetMetrics>> {
+        // A thread that panicked while holding the lock cannot have left an incomplete entry.
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pings until the target does not answer any more, and returns the reason.
+    async fn until_unanswered(
+        &self,
+        address: &Address,
+        job: &Job,
+        metrics: &TargetMetrics,
+    ) -> String {
+        let mut ticks = interval(self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut left = 1;
+        loop {
+            ticks.tick().await;
+            let result = ask(address, PATH, self.timeout).await;
+            metrics.pinged(result.as_ref().ok().map(|pong| pong.latency));
+            match result {
+                Ok(pong) => {
+                    job.set_readiness(Readiness::Ready);
+                    left = UNANSWERED_MAX;
+                    tracing::info!(job = %job.name, "{pong}");
+                }
+                Err(error) if left == 1 => return error.to_string(),
+                Err(error) => {
+                    left -= 1;
+                    tracing::warn!(job = %job.name, "{error}");
+                }
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -59,22 +104,17 @@ impl Runner for Ping {
             Ok(address) => address,
             Err(error) => return Outcome::Failed(AddressError::to_string(&error)),
         };
-        let metrics = self.metrics.of(job.name.as_str());
-        let mut ticks = interval(self.interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let pings = async {
-            loop {
-                ticks.tick().await;
-                let result = ask(&address, PATH, self.timeout).await;
-                metrics.pinged(result.as_ref().ok().map(|pong| pong.latency));
-                match result {
-                    Ok(pong) => tracing::info!(job = %job.name, "{pong}"),
-                    Err(error) => tracing::warn!(job = %job.name, "{error}"),
-                }
-            }
-        };
-        stop.run_until_cancelled(pings).await;
-        Outcome::Ended
+        let kept = self.failed().remove(&job.name);
+        let metrics = kept.unwrap_or_else(|| self.metrics.of(job.name.as_str()));
+        job.set_readiness(Readiness::Awaited);
+        let pings = self.until_unanswered(&address, job, &metrics);
+        let Some(reason) = stop.run_until_cancelled(pings).await else { return Outcome::Ended };
+        self.failed().insert(job.name.clone(), metrics);
+        Outcome::Failed(reason)
+    }
+
+    fn forget(&self, job: &JobName) {
+        self.failed().remove(job);
     }
 }
 
@@ -148,7 +188,7 @@ pub(crate) enum PingError {
 
 /// A text that is not `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot be pinged; write HOST:PORT, such as 127.0.0.1:9090 or [::1]:9090")]
+#[error("`{0}` cannot be pinged; {instead}", instead = hostport::INSTEAD)]
 pub(crate) struct AddressError(String);
 
 /// The target of a ping.
@@ -163,19 +203,9 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let parts = || {
-            let (host, port) = text.rsplit_once(':')?;
-            let port = port.parse().ok().filter(|port| *port != 0)?;
-            let host = match host.strip_prefix('[') {
-                Some(rest) => rest.strip_suffix(']').filter(|host| host.contains(':'))?,
-                None => Some(host).filter(|host| !host.contains([':', ']']))?,
-            };
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_:%".contains(c);
-            (!host.is_empty() && host.chars().all(is_plain)).then(|| (host.to_owned(), port))
-        };
-        let (host, port) =
-            parts().ok_or_else(|| AddressError(text.escape_default().to_string()))?;
-        Ok(Self { host, port, shown: text.to_owned() })
+        let wrong = || AddressError(text.escape_default().to_string());
+        let (host, port) = hostport::parts(text).ok_or_else(wrong)?;
+        Ok(Self { host: host.to_owned(), port, shown: text.to_owned() })
     }
 }
 
@@ -226,14 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_host_and_port() {
-        let parts = |text: &str| text.parse::<Address>().map(|a| (a.host, a.port));
-        assert_eq!(parts("db.local:80"), Ok(("db.local".into(), 80)));
-        assert_eq!(parts("[::1]:9090"), Ok(("::1".into(), 9090)));
-        for bad in ["", "a", "a:", ":80", "a:0", "a:65536", "::1:80", "[a]:80", "a/b:80", "a b:1"] {
-            assert!(parts(bad).is_err(), "{bad:?} was accepted");
-        }
-        let message = parts("stream:cctv0:updated").unwrap_err().to_string();
+    fn a_name_that_is_no_address_has_a_sentence() {
+        let message = "stream:cctv0:updated".parse::<Address>().unwrap_err().to_string();
         assert!(message.starts_with("`stream:cctv0:updated` cannot be pinged; write"), "{message}");
     }
 

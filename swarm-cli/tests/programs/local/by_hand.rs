@@ -162,4 +162,10 @@ fn a_job_that_is_done_says_how_it_runs_again() {
             "{complaint}"
         );
     }
+    let file = machine.file();
+    let (planned, note) = ended(&machine, &["plan", file.to_str().unwrap()], 0);
+    assert!(!planned.contains("once") && !planned.contains("new"), "{planned}");
+    assert!(note.contains("1 job with `runOnce` is done, so no worker gets it"), "{note}");
+    let (explained, _) = ended(&machine, &["explain", "once"], 0);
+    assert!(explained.contains("it is done, so no worker runs it; to run it again"), "{explained}");
 }

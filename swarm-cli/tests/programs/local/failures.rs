@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -223,4 +226,60 @@ spec:
     let verified = verify.arg("verify").arg(machine.state().join("run.log")).output().unwrap();
     assert!(verified.status.success(), "{verified:?}");
     assert_eq!(machine.processes(), []);
+}
+
+/// Writes a pool that pings these targets.
+fn pings(machine: &Machine, targets: &[&str]) {
+    let jobs: Vec<_> = targets.iter().map(|target| format!("{{name: '{target}'}}")).collect();
+    let jobs = jobs.join(", ");
+    machine.write(&format!(
+        "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: peers}}\nspec:\n  \
+         replicas: 1\n  pool: {{statefulSet: {{name: w}}}}\n  worker:\n    protocol: Session\n    \
+         runner: {{ping: {{interval: 100ms}}}}\n  jobs: [{jobs}]\n"
+    ));
+}
+
+#[test]
+fn a_target_that_never_answers_fails_with_the_reason_and_is_pinged_on() {
+    let machine = Machine::new();
+    // A port that this test keeps, and on which nothing answers at first.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // Nothing listens on the port `discard`.
+    pings(&machine, &[&address, "127.0.0.1:9"]);
+    let _operator = machine.started();
+    let failing = |job: &str| {
+        let failing = machine.document(&["status"])["failing"].clone();
+        let row = failing.as_array()?.iter().find(|row| row["job"] == job)?.clone();
+        Some(row["lastExit"].as_str().unwrap_or_default().to_owned())
+    };
+    let why = until("the closed port fails", || failing("127.0.0.1:9"));
+    assert!(why.starts_with("127.0.0.1:9 cannot be reached: "), "{why}");
+    assert_eq!(machine.run(&["status"]).status.code(), Some(3));
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream: TcpStream = stream;
+            let mut head = [0; 1024];
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    until("the target answers", || {
+        machine.asks(&["logs", &address]).contains("answered in ").then_some(())
+    });
+    assert!(failing("127.0.0.1:9").is_some());
+}
+
+#[test]
+fn a_name_that_can_never_be_pinged_is_refused_with_the_name_to_write() {
+    let machine = Machine::new();
+    pings(&machine, &["127.0.0.1:9", "camera-1"]);
+    let file = machine.file();
+    for words in [&["plan", file.to_str().unwrap()][..], &["local", file.to_str().unwrap()]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_swarm")).args(words).output().unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        let sentence = "job `camera-1` cannot be pinged by its name; write HOST:PORT";
+        assert!(complaint.contains(sentence), "{complaint}");
+    }
 }

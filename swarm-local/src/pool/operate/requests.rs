@@ -8,6 +8,7 @@ use swarm_core::{JobName, Slot};
 use swarm_terminal::hands::{Answer, Request};
 use swarm_view::action::Action;
 use swarm_view::age::age;
+use swarm_view::picture::RUN_AGAIN;
 
 use super::Operation;
 use super::inputs::Inputs;
@@ -51,10 +52,7 @@ impl Operation {
                 let unassigned = snapshot.status.unassigned(name.as_str()).map(|it| &*it.reason);
                 let (phase, _) = row.phase(&self.outlets.reports, unassigned);
                 if phase == "done" {
-                    return Err(format!(
-                        "`{name}` is done, since it has `runOnce`; to run it again, remove it from the \
-                         file, save, and add it again"
-                    ));
+                    return Err(format!("`{name}` is done, since it has `runOnce`; {RUN_AGAIN}"));
                 }
                 if action == Action::Retry && phase != "failed" {
                     return Err(format!(

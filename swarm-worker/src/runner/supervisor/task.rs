@@ -260,7 +260,11 @@ impl Task {
     /// Starts a run of a queued job, with the newest runner and params.
     pub(super) fn begin(&mut self, name: &JobName) {
         let Some(mut entry) = self.jobs.remove(name) else { return };
-        entry.runner = Arc::clone(&self.ways.of(entry.job.runner.as_ref()).runner);
+        let runner = Arc::clone(&self.ways.of(entry.job.runner.as_ref()).runner);
+        let former = std::mem::replace(&mut entry.runner, runner);
+        if !Arc::ptr_eq(&former, &entry.runner) {
+            former.forget(name);
+        }
         entry.began_with = entry.job.params.clone();
         self.record(&entry, RunEvent::Start);
         // A runner that keeps the run log itself also reports when its jobs have begun.
@@ -315,6 +319,7 @@ impl Task {
                 self.begin_again(&name);
             }
             State::Stopping(next) => {
+                entry.runner.forget(&name);
                 self.forget(&name);
                 self.emit(Event::Joined(name));
                 if let Some(spec) = next {
@@ -478,7 +483,9 @@ impl Task {
     }
 
     fn forget(&mut self, job: &JobName) {
-        self.jobs.remove(job);
+        if let Some(entry) = self.jobs.remove(job) {
+            entry.runner.forget(job);
+        }
         self.failures.forget(job);
         self.outlets.reports.lock().remove(job);
         self.step(StepEvent::Gone(job.clone()));
