@@ -70,9 +70,8 @@ impl Parts {
             }
         };
         if WIDE <= area.width {
-            // A list of jobs of all workers has long remarks.
-            let fifths = if model.jobs.which == Which::OfWorker { 3 } else { 2 };
-            let width = area.width / 5 * fifths;
+            // A job has more to show than a worker.
+            let width = area.width / 5 * 2;
             let (top, events) = cut(body, room.min(wanted.max(jobs)));
             let left = Rect { width: width - 2, ..top };
             let right = Rect { x: top.x + width, width: top.width - width, ..top };

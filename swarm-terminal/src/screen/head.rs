@@ -6,8 +6,9 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use swarm_adapters_host::clock::unix_s;
 use swarm_view::status::{Mood, Status};
+use swarm_view::table::columns_of;
 
-use super::lines::{clipped, fitted, paragraph, put};
+use super::lines::{fitted, paragraph, put};
 use super::model::Model;
 use super::palette::{FAINT, Palette, STRONG};
 use crate::scene::Ends;
@@ -15,10 +16,10 @@ use crate::scene::Ends;
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     let Status { name, revision, .. } = &model.scene.status;
     let (status, style) = status(model, palette);
-    let room = usize::from(area.width).saturating_sub(name.chars().count() + 6);
-    let status = clipped(&status, room);
+    let mut parts = paragraph(&status, room(model, area.width)).into_iter();
+    let status = parts.next().unwrap_or_default();
     let revision = format!("revision {revision} ");
-    let used = name.chars().count() + status.chars().count() + revision.len() + 5;
+    let used = columns_of(name) + columns_of(&status) + revision.len() + 5;
     // The revision is left out if it does not fit.
     let gap = usize::from(area.width).checked_sub(used);
     let mut line = Line::from(vec![
@@ -29,17 +30,36 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
         line.push_span(Span::styled(format!("{:gap$}{revision}", ""), FAINT));
     }
     put(frame, area, 0, &line);
-    let counts = model.scene.status.counts(&model.scene.unassigned);
-    put(frame, area, 1, &Line::from(format!(" {counts}")));
-    put(frame, area, 2, &Line::styled(format!(" {}", paths(model, area.width)), FAINT));
-    for (row, line) in (3..).zip(problems(model, area.width)) {
-        put(frame, area, row, &Line::styled(format!(" {line}"), palette.bad()));
+    for (row, (line, style)) in (1..).zip(rest(model, area.width, palette)) {
+        put(frame, area, row, &Line::styled(format!(" {line}"), style));
     }
+}
+
+/// Returns the number of columns for the status behind the name of the pool.
+fn room(model: &Model, width: u16) -> usize {
+    usize::from(width).saturating_sub(columns_of(&model.scene.status.name) + 6).max(1)
+}
+
+/// Returns the lines after the first one. A text that does not fit in a line goes on in the next.
+fn rest(model: &Model, width: u16, palette: Palette) -> Vec<(String, Style)> {
+    let room_of_line = usize::from(width).saturating_sub(2).max(1);
+    let (status, style) = status(model, palette);
+    let more = paragraph(&status, room(model, width)).into_iter().skip(1);
+    let more = more.map(|line| (format!("   {line}"), style));
+    let counts = model.scene.status.counts(&model.scene.unassigned);
+    let counts = paragraph(&counts, room_of_line).into_iter().map(|line| (line, Style::new()));
+    let paths = std::iter::once((paths(model, width), FAINT));
+    let problems = problems(model, width).into_iter().map(|line| (line, palette.bad()));
+    let removal = model.scene.status.removal.iter();
+    let removal = removal.flat_map(|it| paragraph(&format!("! {it}"), room_of_line));
+    let removal = removal.map(|line| (line, palette.busy()));
+    more.chain(counts).chain(paths).chain(problems).chain(removal).collect()
 }
 
 /// Returns the number of rows that the head needs.
 pub(super) fn height(model: &Model, width: u16) -> u16 {
-    3 + u16::try_from(problems(model, width).len()).unwrap_or(u16::MAX)
+    let rest = rest(model, width, Palette::Colours).len();
+    u16::try_from(rest).unwrap_or(u16::MAX).saturating_add(1)
 }
 
 /// Returns the paths of state and logs that fit, or else the next commands.

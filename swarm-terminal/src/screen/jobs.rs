@@ -1,13 +1,17 @@
 //! Draws the list of jobs: a worker's jobs, or the requested ones.
 
+use std::time::Duration;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use swarm_adapters_host::clock::unix_s;
+use swarm_view::age::age;
 use swarm_view::jobs::JobEntry;
 use swarm_view::status::FailingRow;
 use swarm_view::table::{columns_of, padded};
+use swarm_view::words::counted;
 
 use super::lines::{fitted, put, put_title, window};
 use super::model::{Focus, Model, Which};
@@ -24,29 +28,114 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     let shown: Vec<_> = places.iter().skip(first).take(rows).collect();
     let shown = shown.into_iter().filter_map(|place| model.scene.jobs.get(*place));
     let shown: Vec<&JobEntry<String>> = shown.collect();
-    let width = usize::from(area.width);
-    let longest = shown.iter().map(|job| columns_of(&job.name)).max().unwrap_or_default();
-    let (name, worker) = (longest.min(width * 3 / 5), widest_worker(model));
-    let title = shown.iter().map(|job| columns_of(title_of(job))).max().unwrap_or_default();
-    let title = title.min(width / 4);
-    for ((row, job), at) in (1..).zip(shown).zip(first..) {
+    let rows: Vec<_> = shown.iter().map(|job| Row::of(model, job, area.width, palette)).collect();
+    let widths = Widths::of(&rows, model, usize::from(area.width));
+    for ((row, line), at) in (1..).zip(&rows).zip(first..) {
         let is_selected = has_focus && at == model.jobs.at;
-        let (sign, style) = if is_selected { ("▸ ", STRONG) } else { ("  ", Style::new()) };
-        let shown = padded(&fitted(&job.name, name), name);
-        let mut line = Line::from(Span::styled(format!("{sign}{shown}  "), style));
-        if 0 < title {
-            let text = padded(&fitted(title_of(job), title), title);
-            line.push_span(Span::styled(format!("{text}  "), FAINT));
-        }
-        if model.jobs.which != Which::OfWorker {
-            let of = job.slot.and_then(|slot| model.scene.status.worker(slot));
-            let of = of.map_or("-", |worker| worker.name.as_str());
-            line.push_span(Span::styled(format!("{:worker$}  ", fitted(of, worker)), FAINT));
-        }
-        let (text, style) = remark(model, job, palette);
-        line.push_span(Span::styled(text, style));
-        put(frame, area, row, &line);
+        put(frame, area, row, &line.drawn(is_selected, &widths));
     }
+}
+
+/// Minimum width of a list with the state, process, time and restarts of each job.
+const FACTS_FROM: u16 = 96;
+
+/// Least number of columns of a title that is shown.
+const TITLE_MIN: usize = 6;
+
+/// The texts of a job.
+struct Row<'a> {
+    name: &'a str,
+    title: &'a str,
+    /// The name of its worker, in a list of all workers.
+    worker: &'a str,
+    /// Its state, its process, the time of its run, and its restarts.
+    facts: [String; 4],
+    remark: String,
+    style: Style,
+}
+
+/// Numbers of columns; 0 for a text that is left out.
+struct Widths {
+    name: usize,
+    title: usize,
+    worker: usize,
+    facts: [usize; 4],
+}
+
+impl<'a> Row<'a> {
+    fn of(model: &'a Model, job: &'a JobEntry<String>, width: u16, palette: Palette) -> Self {
+        let of_one = model.jobs.which == Which::OfWorker;
+        let worker = job.slot.and_then(|slot| model.scene.status.worker(slot));
+        let worker = worker.map_or("-", |worker| worker.name.as_str());
+        let facts = if FACTS_FROM <= width { facts(job, unix_s()) } else { Default::default() };
+        let (remark, style) = remark(model, job, palette);
+        let is_said = remark == facts[0];
+        Self {
+            name: &job.name,
+            title: job.title.as_deref().unwrap_or_default(),
+            worker: if of_one { "" } else { worker },
+            facts,
+            remark: if is_said { String::new() } else { remark },
+            style,
+        }
+    }
+
+    fn drawn(&self, is_selected: bool, widths: &Widths) -> Line<'static> {
+        let (sign, style) = if is_selected { ("▸ ", STRONG) } else { ("  ", Style::new()) };
+        let shown = padded(&fitted(self.name, widths.name), widths.name);
+        let mut line = Line::from(Span::styled(format!("{sign}{shown}  "), style));
+        let mut push = |text: &str, width: usize, style: Style| {
+            if 0 < width {
+                let text = padded(&fitted(text, width), width);
+                line.push_span(Span::styled(format!("{text}  "), style));
+            }
+        };
+        push(self.title, widths.title, FAINT);
+        push(self.worker, widths.worker, FAINT);
+        for ((text, width), style) in
+            self.facts.iter().zip(widths.facts).zip([self.style, FAINT, FAINT, FAINT])
+        {
+            push(text, width, style);
+        }
+        line.push_span(Span::styled(self.remark.clone(), self.style));
+        line
+    }
+}
+
+impl Widths {
+    /// A remark gets half of the width if it needs that, and a quarter next to the facts. Without facts a
+    /// title yields first, and then the name; with them the name yields to the title.
+    fn of(rows: &[Row<'_>], model: &Model, width: usize) -> Self {
+        let longest = |text: &dyn Fn(&Row<'_>) -> usize| rows.iter().map(text).max().unwrap_or(0);
+        let has_worker = model.jobs.which != Which::OfWorker;
+        let worker = if has_worker { widest_worker(model) } else { 0 };
+        let facts = [0, 1, 2, 3].map(|at| longest(&|row| columns_of(&row.facts[at])));
+        let has_facts = 0 < facts[0];
+        let most = if has_facts { width / 4 } else { width / 2 };
+        let remark = longest(&|row| columns_of(&row.remark)).min(most);
+        let taken: usize =
+            facts.iter().chain([&worker]).filter(|it| 0 < **it).map(|it| it + 2).sum();
+        let room = width.saturating_sub(4 + taken + remark);
+        let title = longest(&|row| columns_of(row.title)).min(width / 4);
+        let of_name = if has_facts && 0 < title { room.saturating_sub(title + 2) } else { room };
+        let name = longest(&|row| columns_of(row.name)).min(width * 3 / 5);
+        let name = name.min(of_name.max(width / if has_facts { 6 } else { 4 }));
+        let title = title.min(room.saturating_sub(name + 2));
+        Self { name, title: if title < TITLE_MIN { 0 } else { title }, worker, facts }
+    }
+}
+
+/// Returns what is known of a job at a time in seconds of Unix time.
+fn facts(job: &JobEntry<String>, now_unix_s: u64) -> [String; 4] {
+    let up = |since| age(Duration::from_secs(now_unix_s.saturating_sub(since)));
+    let restarts = job.restarts.and_then(|restarts| usize::try_from(restarts).ok());
+    let restarts = restarts.filter(|restarts| 0 < *restarts);
+    [
+        job.phase.to_owned(),
+        job.pid.map(|pid| format!("PID {pid}")).unwrap_or_default(),
+        job.since_unix_s.map(up).unwrap_or_default(),
+        restarts.map(|restarts| counted(restarts, "restart")).unwrap_or_default(),
+    ]
 }
 
 fn title(model: &Model) -> String {
@@ -60,10 +149,6 @@ fn title(model: &Model) -> String {
         Which::Unassigned => "jobs without a worker".to_owned(),
         Which::Failing => "jobs that fail".to_owned(),
     }
-}
-
-fn title_of(job: &JobEntry<String>) -> &str {
-    job.title.as_deref().unwrap_or_default()
 }
 
 /// Maximum number of columns of the name of a worker.

@@ -81,15 +81,6 @@ pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
     pieces
 }
 
-/// Returns the beginning of a sentence, with a mark if it is cut.
-pub(super) fn clipped(sentence: &str, width: usize) -> String {
-    if columns_of(sentence) <= width {
-        return sentence.to_owned();
-    }
-    let kept = fitting(sentence.chars(), width.saturating_sub(1));
-    kept.into_iter().chain(['…'].into_iter().take(width)).collect()
-}
-
 /// Shortens a long name in its middle, since names of a pool differ at the end.
 pub(super) fn fitted(name: &str, width: usize) -> String {
     if columns_of(name) <= width {
@@ -120,7 +111,6 @@ mod tests {
         assert_eq!(fitted("camera-front-1", 7), "cam…t-1");
         assert_eq!(fitted("前门摄像头", 7), "前…头");
         assert_eq!(fitted("前门摄像头", 10), "前门摄像头");
-        assert_eq!(clipped("前门摄像头", 6), "前门…");
         assert_eq!(pieces("前门a摄像", 4), ["前门", "a摄", "像"]);
         assert_eq!((pieces("", 4).len(), pieces("abc", 0).len()), (0, 3));
     }

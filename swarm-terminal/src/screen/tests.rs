@@ -8,9 +8,11 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
+use swarm_adapters_host::clock::unix_s;
 use swarm_view::jobs::JobEntry;
 use swarm_view::message::Message;
 use swarm_view::status::{Ending, FailingRow, InvalidFile, JobCounts, Status, UnassignedRow};
+use swarm_view::table::columns_of;
 use swarm_view::workers::WorkerRow;
 
 use super::*;
@@ -288,10 +290,67 @@ fn jobs_that_fail_are_listed_with_how_they_end() {
     press(&mut model, "e");
     let shown = text(&model, time, (100, 20));
     assert!(shown.contains("━━ jobs that fail 2 ━"), "{shown}");
-    assert!(shown.contains("▸ b  swarm-worker-0  restarting, 7 restarts, failing for "), "{shown}");
+    assert!(
+        shown.contains("▸ b  swarm-worker-0  running  restarting, 7 restarts, failing for "),
+        "{shown}"
+    );
     press(&mut model, "⏎");
     let shown = text(&model, time, (100, 20));
     assert!(shown.contains(": ended with exit code 3\n last output: no camera\n"), "{shown}");
+}
+
+/// A job with a title, a process, a time and restarts, and one with a long name that fails.
+fn with_facts() -> Model {
+    let long = format!("camera-{}-gate", "x".repeat(60));
+    let mut scene = pool(&[&["cam-1", &long]]);
+    let first = &mut scene.jobs[0];
+    let (title, since) = (Some("Front door".to_owned()), Some(unix_s() - 200));
+    (first.title, first.since_unix_s) = (title, since);
+    (first.pid, first.restarts) = (Some(4711), Some(2));
+    scene.status.failing = vec![FailingRow {
+        job: long,
+        title: None,
+        worker: "swarm-worker-0".to_owned(),
+        state: "restarting",
+        restarts: 7,
+        since_unix_s: unix_s() - 200,
+        last_exit: "ended with exit code 3".to_owned(),
+        last_output: vec![],
+    }];
+    model(scene)
+}
+
+#[test]
+fn a_wide_list_has_the_state_process_time_and_restarts_of_each_job() {
+    let shown = text(&with_facts(), Instant::now(), (160, 24));
+    let line = shown.lines().find(|line| line.contains("cam-1")).unwrap();
+    let words: Vec<_> = line.split_whitespace().skip_while(|word| *word != "cam-1").collect();
+    let expected =
+        ["cam-1", "Front", "door", "running", "PID", "4711", "3", "min", "2", "restarts"];
+    assert_eq!(words, expected, "{shown}");
+}
+
+#[test]
+fn nothing_essential_is_cut_on_a_small_terminal() {
+    let mut model = with_facts();
+    let message =
+        "3 jobs wait, since the pool has two workers and each of them takes at most ten jobs";
+    let counts = |scene: &mut Scene| {
+        (scene.status.reason, scene.status.settled) = ("PoolTooSmall".into(), false);
+        scene.status.message = format!("{message}; add a worker");
+        scene.status.removal =
+            Some("30 of 39 jobs are removed by the last edit of m.yaml".to_owned());
+    };
+    let mut scene = Scene::new(model.scene.status.clone(), model.scene.jobs.clone());
+    counts(&mut scene);
+    on_scene(&mut model, scene);
+    let shown = text(&model, Instant::now(), (80, 24));
+    let whole = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(whole.contains(message) && whole.contains("add a worker"), "{shown}");
+    assert!(whole.contains("! 30 of 39 jobs are removed"), "{shown}");
+    let line = shown.lines().find(|line| line.contains("-gate")).unwrap();
+    assert!(line.contains("restarting, 7 restarts, failing"), "{shown}");
+    assert!(shown.lines().all(|line| columns_of(line) <= 80), "{shown}");
 }
 
 #[test]
