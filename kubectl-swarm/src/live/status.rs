@@ -69,8 +69,9 @@ impl StatusArgs {
     }
 }
 
-/// Prints the state of a Swarm. Exit code 3 if it does not exist, or if it is not healthy. A Swarm
-/// that moves jobs can be healthy; with `--wait` it must be settled as well.
+/// Prints the state of a Swarm. Exit code 3 if it does not exist, if it is not healthy, or if an edit
+/// has just removed many jobs. A Swarm that moves jobs can be healthy; with `--wait` it must be settled
+/// as well, and no edit counts.
 pub(crate) fn status(args: &StatusArgs) -> ExitCode {
     run(&args.scope.cluster, async |proxy| {
         if args.all_namespaces {
@@ -107,7 +108,8 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     let pool = pool?;
     let states = workers::states(&pool, &nodes);
     let phases = by_phase(&pool);
-    let is_good = is_sound(&pool, &phases) && (!args.wait || is_settled(&pool.swarm));
+    let is_good = is_sound(&pool, &phases)
+        && if args.wait { is_settled(&pool.swarm) } else { removal(&pool.swarm).is_none() };
     let names = || vec![pool.swarm.metadata.name.clone()];
     let shown = document(&pool, &states, &phases);
     let (namespace, name) = pool.place();
@@ -140,7 +142,7 @@ async fn list(args: &StatusArgs, proxy: &Proxy, path: &str) -> Result<Answer, Fa
         let all = swarms.iter().map(|it| &it.metadata);
         all.map(|it| format!("{}/{}", it.namespace, it.name)).collect()
     };
-    let is_good = listed.iter().all(Listed::is_healthy);
+    let is_good = listed.iter().all(Listed::is_all_well);
     Ok(args.display.answer(is_good, |_| lines(&listed), document, names)?)
 }
 
@@ -150,6 +152,11 @@ struct Listed<'a>(&'a SwarmObject, Option<OutOfDate>);
 impl Listed<'_> {
     fn is_healthy(&self) -> bool {
         self.1.is_none() && is_healthy(self.0)
+    }
+
+    /// Whether it is healthy, and no edit has just removed many jobs.
+    fn is_all_well(&self) -> bool {
+        self.is_healthy() && removal(self.0).is_none()
     }
 
     /// Returns the most important fact in a word.
@@ -196,6 +203,12 @@ pub(super) fn is_healthy(swarm: &SwarmObject) -> bool {
         // Plain workers report nothing, so it is `Unknown` then.
         && swarm.condition("Healthy").is_none_or(|it| it.status != "False")
         && swarm.status.failing == 0
+}
+
+/// Returns the sentence about an edit within the last hour that removed many jobs.
+fn removal(swarm: &SwarmObject) -> Option<&str> {
+    let shown = swarm.condition("JobsRemoved").filter(|it| it.status == "True");
+    shown.map(|it| it.message.as_str())
 }
 
 /// Whether a pool is healthy also by the reports of its workers, which are newer than the status.
@@ -383,11 +396,7 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         message: ready.map_or(UNSEEN_YET, |it| &it.message).to_owned(),
         conditions: status.conditions.clone(),
         warnings: problems(pool, &jobs),
-        removal: pool
-            .swarm
-            .condition("JobsRemoved")
-            .filter(|it| it.status == "True")
-            .map(|it| it.message.clone()),
+        removal: removal(&pool.swarm).map(str::to_owned),
         jobs,
         workers: workers::rows(pool, states),
         failing,

@@ -318,3 +318,43 @@ fn the_status_has_all_states_that_need_a_person() {
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains(&format!("cameras  {expected}  1 ")), "{printed}");
 }
+
+#[test]
+fn an_edit_that_removed_many_jobs_ends_status_with_3_and_no_wait() {
+    let status = |conditions: Value, words: &[&str]| {
+        let mut answers = answers();
+        let swarm = answers.get_mut(&format!("{GROUP}/swarms/cameras")).unwrap();
+        swarm["status"]["conditions"] = conditions;
+        let list = json!({"items": [swarm.clone()]});
+        answers.insert("/apis/swarm.k8slab.info/v1alpha1/swarms".to_owned(), list);
+        let output = Cluster::new(answers).swarm(words);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Settled", "message": "it is",
+        "observedGeneration": 1});
+    let sentence = "30 of 39 jobs are removed by the last edit of the Swarm";
+    let removed = json!({"type": "JobsRemoved", "status": "True", "reason": "JobsRemoved",
+        "message": sentence});
+    let one = ["status", "cameras", "-n", "media"];
+    assert_eq!(status(json!([ready]), &one).0, Some(0));
+    let (code, printed) = status(json!([ready, removed]), &one);
+    assert!(code == Some(3) && printed.contains(sentence), "{printed}");
+    assert_eq!(status(json!([ready, removed]), &["status", "-A"]).0, Some(3));
+    let (code, printed) = status(json!([ready, removed]), &[&one[..], &["--wait"]].concat());
+    assert_eq!(code, Some(0), "{printed}");
+}
+
+#[test]
+fn every_verb_takes_the_swarm_by_an_option_and_the_answer_lists_several_with_commands() {
+    for verb in ["jobs", "workers"] {
+        let (code, printed, said) = run(answers(), &[verb, "--swarm", "cameras"]);
+        assert_eq!(code, Some(0), "{verb}: {printed}{said}");
+        let mut several = answers();
+        let names = table(&["Name"], &[&["cameras"], &["doors"]]);
+        several.insert(format!("{GROUP}/swarms as table"), names);
+        let (code, _, said) = run(several, &[verb]);
+        let command = |name: &str| format!("\n  kubectl swarm {verb} -n media --swarm {name}");
+        let choice = format!("name one of them:{}{}\n", command("cameras"), command("doors"));
+        assert!(code == Some(3) && said.ends_with(&choice), "{said}");
+    }
+}

@@ -23,6 +23,8 @@ pub(crate) struct Listed {
     removal: Option<Removal>,
     /// The last announcement, and the time until which the status shows it.
     shown: Option<(String, Instant)>,
+    /// The jobs before the last removal. A list that has them again undoes it.
+    before: Vec<JobName>,
 }
 
 impl Listed {
@@ -49,7 +51,13 @@ impl Listed {
             if *of == generation && were_read == Read::Before {
                 return;
             }
-            self.removal = Removal::between(names, jobs).or(self.removal);
+            let removal = Removal::between(names, jobs);
+            if removal.is_some() {
+                self.before.clone_from(names);
+            } else if !self.before.is_empty() && Removal::between(&self.before, jobs).is_none() {
+                (self.before, self.shown) = (Vec::new(), None);
+            }
+            self.removal = removal.or(self.removal);
         }
         self.last = Some((jobs.keys().cloned().collect(), generation));
     }
@@ -70,9 +78,18 @@ impl Listed {
         self.shown = left.map(|left| (sentence.to_owned(), Instant::now() + left));
     }
 
+    /// Returns the number of jobs that this edit removed; 0 without one. The announcement begins with it, also
+    /// in the status that another process wrote.
+    pub(crate) fn removed_jobs(&self) -> usize {
+        let number = self.shown.as_ref().and_then(|(said, _)| said.split(' ').next()?.parse().ok());
+        number.unwrap_or_default()
+    }
+
     /// Returns the announcement of the last hour, and the time for which it is still shown.
     pub(crate) fn shown(&mut self) -> Option<(String, Duration)> {
-        self.shown.take_if(|(_, until)| *until <= Instant::now());
+        if self.shown.take_if(|(_, until)| *until <= Instant::now()).is_some() {
+            self.before = Vec::new();
+        }
         let (sentence, until) = self.shown.as_ref()?;
         Some((sentence.clone(), until.saturating_duration_since(Instant::now())))
     }
@@ -135,6 +152,20 @@ mod tests {
         assert!(listed.announced("diff").unwrap().starts_with("37 of 40 jobs"));
         listed.note(Some(3), Read::Now, &jobs(2));
         assert_eq!(listed.announced("diff"), None, "it is one job");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_removal_that_is_undone_is_not_shown_any_more() {
+        let mut listed = Listed::default();
+        listed.note(Some(1), Read::Now, &jobs(39));
+        listed.note(Some(2), Read::Now, &jobs(9));
+        let said = listed.announced("diff").unwrap();
+        listed.note(Some(3), Read::Now, &jobs(20));
+        assert_eq!(listed.shown().unwrap().0, said, "19 are still missing");
+        assert_eq!(listed.removed_jobs(), 30);
+        listed.note(Some(4), Read::Now, &jobs(39));
+        assert_eq!((listed.shown(), listed.announced("diff")), (None, None));
+        assert_eq!(listed.removed_jobs(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -45,6 +45,8 @@ pub struct PoolState {
     pub view_bytes: usize,
     /// The size of the ledger's main object, in bytes.
     pub ledger_bytes: usize,
+    /// The number of jobs that an edit within the last hour removed, if they are many; otherwise 0.
+    pub removed_jobs: usize,
 }
 
 /// A Swarm, as labels.
@@ -237,6 +239,8 @@ impl Collector for OfSwarms {
         out.gauge(About("pool_view", Some(Unit::Bytes), text), |it| one(it.state.view_bytes))?;
         let text = "Size of the main object of the ledger";
         out.gauge(About("pool_ledger", Some(Unit::Bytes), text), |it| one(it.state.ledger_bytes))?;
+        let text = "Jobs that the last edit removed, for an hour after one that removed many";
+        out.gauge(About("pool_removed_jobs", None, text), |it| one(it.state.removed_jobs))?;
         let text = "Jobs of a pool that changed their holder, by reason";
         out.counter(About("pool_job_moves", None, text), |it| by("reason", &it.moves))?;
         let text = "Times in which nothing could be decided, since nothing could be written or no \
@@ -366,6 +370,7 @@ mod tests {
             stale: 1,
             oldest_release: Some(then),
             view_bytes: 7,
+            removed_jobs: 30,
             ..settled(1)
         };
         swarm.set_state(state);
@@ -382,6 +387,7 @@ mod tests {
         assert_eq!(value("pool_unassigned_jobs"), [3.0]);
         assert_eq!(value("pool_stale_workers"), [1.0]);
         assert_eq!(value("pool_view_bytes"), [7.0]);
+        assert_eq!(value("pool_removed_jobs"), [30.0]);
         let age = value("pool_oldest_release_seconds")[0];
         assert!((60.0..120.0).contains(&age), "{age}");
     }

@@ -33,6 +33,7 @@ pub(super) fn pool_state(
         oldest_release: sessions.oldest_release,
         view_bytes: shared.max(of_sessions),
         ledger_bytes: stores.ledgers.as_ref().map_or(0, KubeLedgerStore::bytes),
+        removed_jobs: memory.jobs.listed.removed_jobs(),
     }
 }
 

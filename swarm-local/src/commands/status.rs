@@ -41,8 +41,9 @@ pub struct StatusArgs {
     pub timeout: Duration,
 }
 
-/// Prints the state of a running pool. Exit code 3 if no such pool runs, or if it is not healthy. A
-/// pool that moves jobs can be healthy; with `--wait` it must be settled as well. If several pools run
+/// Prints the state of a running pool. Exit code 3 if no such pool runs, if it is not healthy, or if an
+/// edit has just removed many jobs. A pool that moves jobs can be healthy; with `--wait` it must be
+/// settled as well, and no edit counts. If several pools run
 /// and none is named, all are listed.
 ///
 /// # Errors
@@ -72,7 +73,7 @@ async fn answer(args: &StatusArgs, until: Instant) -> Result<Answer, Failure> {
         (document, status) = pool.swarm().await?;
     }
     document["dir"] = pool.dir.to_string_lossy().into();
-    let is_good = if args.wait { status.is_settled_and_healthy() } else { status.is_healthy() };
+    let is_good = if args.wait { status.is_settled_and_healthy() } else { status.is_all_well() };
     let runs = run_again(&pool, &status).await?;
     let text = |is_wide| text(&status, &pool.dir, &args.pool, &runs, is_wide);
     let names = || vec![pool.name()];

@@ -3,6 +3,7 @@
 mod again;
 mod health;
 mod inputs;
+mod removed;
 mod report;
 mod requests;
 mod said;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use swarm_adapters_host::clock::unix_ms;
+use swarm_adapters_host::clock::{unix_ms, unix_s};
 use swarm_adapters_host::http::Socket;
 use swarm_adapters_host::timer;
 use swarm_core::ports::LedgerStore as _;
@@ -197,7 +198,7 @@ impl Operation {
             let workers = stores.workers.borrow_and_update().clone();
             self.said.killed(&stores.processes, outlets, Cause::Late);
             let is_new = self.health.look(stores, &workers, wanted.output, &outlets.reports);
-            let is_over = self.inputs.forget_removal();
+            let is_over = self.inputs.removed.forget_late(unix_s());
             let is_new = is_new || is_over;
             self.report_deaths(&workers);
             self.replace_silent(&workers);
@@ -230,7 +231,7 @@ impl Operation {
                 }
                 look_at = Some(Instant::now() + LOOK);
             }
-            let forgets_at = self.inputs.forgets_in().map(|left| Instant::now() + left);
+            let forgets_at = self.inputs.removed.left(unix_s()).map(|left| Instant::now() + left);
             let wake_at = recheck_at.into_iter().chain(scale_at).chain(look_at);
             let wake_at = wake_at.chain(forgets_at).chain(self.lives_at()).min();
             match self.wait(wake_at, shutdown).await {

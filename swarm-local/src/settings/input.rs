@@ -29,7 +29,6 @@ use tokio::sync::oneshot;
 use super::fixed::Fixed;
 use super::writers::Writer;
 use crate::LocalArgs;
-pub(crate) use edit::announced;
 use edits::Edits;
 
 /// The file name that conventionally means standard input.

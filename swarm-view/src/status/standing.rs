@@ -98,6 +98,12 @@ impl Status {
         is_good && self.problems().is_empty()
     }
 
+    /// Whether the pool is healthy, and no edit has just removed many jobs.
+    #[must_use]
+    pub fn is_all_well(&self) -> bool {
+        self.is_healthy() && self.removal.is_none()
+    }
+
     /// Returns the reasons why the pool is not healthy at a time in seconds of Unix time, in sentences.
     /// Empty for a healthy pool.
     #[must_use]

@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::operator::{Machine, Operator, until};
+use rustix::process::Signal;
+
+use super::operator::{Machine, Operator, get, until};
 
 /// Makes a Swarm of `jobs` jobs, whose workers only write lines to their logs.
 fn manifest(jobs: u32) -> String {
@@ -135,6 +137,44 @@ fn a_file_that_was_cut_off_takes_effect_and_is_announced_with_the_count() {
         operator.prints("20 jobs on 2 workers, 40 removed");
         complains(operator, "40 of 60 jobs are removed by the last edit of ");
     });
+}
+
+#[test]
+fn many_removed_jobs_end_status_with_3_also_after_a_restart_until_the_edit_is_undone() {
+    let machine = Machine::new();
+    machine.write(&manifest(39));
+    let mut operator = machine.settled_with(&["--listen", "0"]);
+    let removed = || {
+        let output = machine.run(&["status"]);
+        let shown = String::from_utf8(output.stdout).unwrap();
+        let has_sentence = shown.contains("30 of 39 jobs are removed by the last edit of ");
+        assert_eq!(has_sentence, output.status.code() == Some(3), "{shown}");
+        has_sentence
+    };
+    assert!(!removed());
+    machine.write(&manifest(9));
+    until("the removal is shown", || removed().then_some(()));
+    // The pool itself is well.
+    assert_eq!(machine.run(&["status", "--wait"]).status.code(), Some(0));
+    let gauge = |value: u32, operator: &Operator<'_>| {
+        let output = operator.prints("http://");
+        let address = output.split("http://").nth(1).unwrap().split_whitespace().next().unwrap();
+        until("the metric follows", || {
+            let metrics = get(address, "/metrics")?;
+            metrics.contains(&format!("\nswarm_pool_removed_jobs {value}\n")).then_some(())
+        });
+    };
+    gauge(30, &operator);
+    operator.signal(Signal::TERM);
+    operator.ended();
+    drop(operator);
+
+    let operator = machine.settled_with(&["--listen", "0"]);
+    until("the next operator knows it", || removed().then_some(()));
+    gauge(30, &operator);
+    machine.write(&manifest(39));
+    until("the edit is undone", || (!removed()).then_some(()));
+    gauge(0, &operator);
 }
 
 #[test]

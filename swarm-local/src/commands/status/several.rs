@@ -60,7 +60,7 @@ impl<'a> Listed<'a> {
     }
 
     fn is_healthy(&self) -> bool {
-        self.state.as_ref().is_ok_and(|(_, status)| status.is_healthy())
+        self.state.as_ref().is_ok_and(|(_, status)| status.is_all_well())
     }
 
     fn row(&self) -> Vec<String> {
@@ -94,13 +94,14 @@ impl<'a> Listed<'a> {
 
 /// Returns the most important fact about a pool in a word.
 fn word(status: &Status) -> &str {
-    let Status { ending, invalid_file, undelivered, jobs, .. } = status;
+    let Status { ending, invalid_file, undelivered, jobs, removal, .. } = status;
     match () {
         () if ending.is_some() => "ending",
         () if !status.is_known() => "starting",
         () if invalid_file.is_some() => "file invalid",
         () if undelivered.is_some() => "undelivered",
         () if 0 < jobs.failing => "failing",
+        () if removal.is_some() => "jobs removed",
         () => &status.reason,
     }
 }

@@ -1,18 +1,19 @@
 //! The wishes of the user: the file with its edits, and the requests of a person.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use swarm_adapters_host::clock::unix_s;
-use swarm_spec::removal::SHOWN_FOR;
+use swarm_spec::removal::Removal;
 use swarm_terminal::hands::Request;
 use swarm_view::status::InvalidFile;
 use tokio::sync::mpsc;
 
+use super::removed::Removed;
 use crate::pool::by_hand::ByHand;
 use crate::pool::outlets::Voice;
 use crate::print::text;
-use crate::settings::input::{self, Edit, Input, Wanted};
+use crate::settings::input::{Edit, Input, Wanted};
 
 /// The sources of requests: the file, and a person.
 pub(crate) struct Sources {
@@ -29,8 +30,8 @@ pub(super) struct Inputs {
     pub(super) edits: Vec<String>,
     /// The error of the file, while it is invalid.
     pub(super) invalid_file: Option<InvalidFile>,
-    /// The last edit that removed many jobs: their number, a sentence, and its time.
-    removal: Option<(usize, String, Instant)>,
+    /// The last edit that removed many jobs.
+    pub(super) removed: Removed,
 }
 
 impl Inputs {
@@ -41,8 +42,8 @@ impl Inputs {
         if let Some(sentence) = by_hand.apply(&mut wanted.desired.jobs) {
             tracing::warn!("{sentence}");
         }
-        let (edits, invalid_file, removal) = (Vec::new(), None, None);
-        Ok(Self { sources, by_hand, wanted, edits, invalid_file, removal })
+        let (edits, invalid_file, removed) = (Vec::new(), None, Removed::open(dir));
+        Ok(Self { sources, by_hand, wanted, edits, invalid_file, removed })
     }
 
     /// Takes over an edit of the file. Returns its time if the wishes are new. `diff` is the command
@@ -51,11 +52,10 @@ impl Inputs {
         let shown = self.sources.input.shown();
         match edit {
             Edit::Valid(wanted, noticed) => {
-                if let Some((removed, sentence)) =
-                    input::announced(shown, diff, &self.wanted, &wanted)
-                {
-                    voice.complain(&sentence);
-                    self.removal = Some((removed, sentence, Instant::now()));
+                let (before, after) = (&self.wanted.desired.jobs, &wanted.desired.jobs);
+                let sentence = |it: Removal| it.sentence(shown, diff);
+                if let Some(sentence) = self.removed.note(before, after, unix_s(), sentence) {
+                    voice.complain(sentence);
                 }
                 self.edits.extend(wanted.fields.edits(&self.wanted.fields));
                 self.wanted = *wanted;
@@ -72,25 +72,5 @@ impl Inputs {
             Edit::Waits(writer) => voice.complain(&text::waiting_edit(shown, &writer)),
         }
         None
-    }
-
-    /// Returns the sentence about an edit within the last hour that removed many jobs.
-    pub(super) fn removal(&self) -> Option<&str> {
-        self.removal.as_ref().map(|(_, sentence, _)| sentence.as_str())
-    }
-
-    /// Returns the number of jobs that this edit removed; 0 without one.
-    pub(super) fn removed(&self) -> usize {
-        self.removal.as_ref().map_or(0, |(removed, ..)| *removed)
-    }
-
-    /// Forgets that edit after its hour. Returns whether it did so just now.
-    pub(super) fn forget_removal(&mut self) -> bool {
-        self.removal.take_if(|(.., at)| SHOWN_FOR <= at.elapsed()).is_some()
-    }
-
-    /// Returns the time until that edit is forgotten.
-    pub(super) fn forgets_in(&self) -> Option<Duration> {
-        self.removal.as_ref().map(|(.., at)| SHOWN_FOR.saturating_sub(at.elapsed()))
     }
 }

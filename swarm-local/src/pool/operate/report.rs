@@ -69,12 +69,12 @@ impl Operation {
         (snapshot.status.file, snapshot.status.since_unix_s) = (file, Some(since_unix_s));
         snapshot.status.undelivered = turns.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.status.invalid_file.clone_from(&inputs.invalid_file);
-        snapshot.status.removal = inputs.removal().map(str::to_owned);
+        snapshot.status.removal = inputs.removed.shown().map(str::to_owned);
         snapshot.status.by_hand = inputs.by_hand.applied().map(ToString::to_string).collect();
         health.mark(&mut snapshot, &outlets.reports);
         let dir = claim.dir.path();
         look_for_room(dir, ledger, &mut snapshot, (health, history, said), outlets);
-        outlets.metrics.observe_removal(inputs.removed());
+        outlets.metrics.observe_removal(inputs.removed.jobs());
         let turn = Summary::of(decision, &wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
         for sentence in said.failures.news(&snapshot.status) {

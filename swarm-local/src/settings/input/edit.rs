@@ -1,7 +1,6 @@
 //! The effects of an edit on the manifest in force.
 
 use swarm_core::{Job, JobName};
-use swarm_spec::removal::Removal;
 
 use super::Wanted;
 
@@ -25,18 +24,6 @@ fn is_less(before: &Job, after: &Job) -> bool {
             || (title.is_some() && after.title.is_none())
             || (runner.is_some() && after.runner.is_none())
             || params.keys().any(|name| !after.params.contains_key(name)))
-}
-
-/// Describes an edit of the file `shown` that removes many jobs, after their number. `diff` is the command
-/// that shows them.
-pub(crate) fn announced(
-    shown: &str,
-    diff: &str,
-    current: &Wanted,
-    edited: &Wanted,
-) -> Option<(usize, String)> {
-    let removal = Removal::between(current.desired.jobs.keys(), &edited.desired.jobs)?;
-    Some((removal.removed, removal.sentence(shown, diff)))
 }
 
 #[cfg(test)]
@@ -97,20 +84,5 @@ spec:
             assert_ne!(edited, WHOLE);
             assert!(!takes_away(&whole, &wanted(&edited).unwrap()), "{to}");
         }
-    }
-
-    #[test]
-    fn an_edit_that_removes_many_jobs_is_announced_with_the_count() {
-        let some = |count: u32| {
-            let jobs: Vec<_> = (0..count).map(|n| format!("{{name: j{n}}}")).collect();
-            let jobs = format!("  jobs: [{}]\n", jobs.join(", "));
-            let head = WHOLE.split_once("  jobs:").unwrap().0;
-            wanted(&format!("{head}{jobs}")).unwrap()
-        };
-        let said = announced("m.yaml", "swarm diff 7", &some(60), &some(20));
-        let expected = "40 of 60 jobs are removed by the last edit of m.yaml; `swarm diff 7` shows \
-                        what came and went; undo the edit to run them again";
-        assert_eq!(said, Some((40, expected.to_owned())));
-        assert_eq!(announced("m.yaml", "swarm diff 7", &some(20), &some(17)), None);
     }
 }

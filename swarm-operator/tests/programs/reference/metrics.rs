@@ -102,6 +102,7 @@ fn every_series(metrics: &Metrics) -> SwarmMetrics {
         oldest_release: Some(Timestamp::UNIX_EPOCH),
         view_bytes: 1,
         ledger_bytes: 1,
+        removed_jobs: 1,
     };
     swarm.set_state(state);
     let moves = MoveReason::ALL.iter().map(|it| it.as_str());
