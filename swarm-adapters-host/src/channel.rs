@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use swarm_core::Failing;
 
 pub use events::Events;
-pub use follow::{JobNow, Versions, WorkerState, follow};
+pub use follow::{HELD_MAX, JobNow, Versions, WorkerState, follow, printable};
 pub use orders::{Orders, inherited};
 pub use phase::{JobPhase, JobVersion};
 
@@ -102,6 +102,21 @@ pub enum Event {
         /// The job.
         job: String,
     },
+    /// The program of a job gets other rights than the worker's user has. Sent once for each program.
+    Warned {
+        /// A job with that program.
+        job: String,
+        /// A sentence.
+        reason: String,
+    },
+    /// Processes of a job that is stopped cannot be ended, since they belong to another user. Without
+    /// any, all of them have ended. A worker of an earlier version does not report it.
+    Held {
+        /// The job.
+        job: String,
+        /// The processes.
+        processes: Vec<HeldProcess>,
+    },
     /// No process of a job is left, and the job does not start again on this worker.
     Ended {
         /// The job.
@@ -138,6 +153,17 @@ pub enum Event {
     Failing(Failing),
 }
 
+/// A process that this user may not end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldProcess {
+    /// Its id.
+    pub pid: i32,
+    /// Its program, as `ps` shows it.
+    pub program: String,
+    /// The name or number of its user.
+    pub user: String,
+}
+
 /// A job in the list of all jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningJob {
@@ -164,6 +190,9 @@ pub struct RunningJob {
     /// The last end of a run by itself; part of a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<String>,
+    /// Its processes that this user may not end, once they should have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldProcess>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

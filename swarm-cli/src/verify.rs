@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use swarm_adapters_host::runlog::alone::{Company, Solitude};
-use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
+use swarm_adapters_host::runlog::judge::{
+    Gap, Overlap, Regression, Replication, RunName, Unseen, Verdict,
+};
 use swarm_adapters_host::runlog::{self, Coverage, Damage, Entry, Missing, ReadError, judged};
 use swarm_local::NamedPool;
 use swarm_terminal::output::{NO, Output, WRONG, complain, print};
@@ -153,6 +155,11 @@ fn regression_of(regression: &Regression) -> document::Regression {
     document::Regression { job, t, token, after, session }
 }
 
+fn unseen_of(unseen: &Unseen) -> document::Unseen {
+    let Unseen { job, run, since } = unseen;
+    document::Unseen { job: job.clone(), run: run_of(run), since: *since }
+}
+
 fn company_of(company: &Company) -> document::Company {
     let Company { worker, job, other, from, until } = company.clone();
     document::Company { worker, job, other, from, until, ms: ms(until - from) }
@@ -185,6 +192,7 @@ fn document(verdict: &Verdict, damage: &Damage, company: &[Company]) -> Verifica
         token_regressions: verdict.regressions.iter().map(regression_of).collect(),
         token_regressions_left_out: verdict.regressions_left_out,
         beside: company.iter().map(company_of).collect(),
+        unseen_ends: verdict.unseen.iter().map(unseen_of).collect(),
         longest_gap_ms: longest_gap.map_or(0.0, |gap| ms(gap.ns)),
         longest_gap_job: longest_gap.map(|gap| gap.job.clone()),
         torn_lines: torn.lines,
@@ -202,6 +210,7 @@ fn text(verdict: &Verdict, damage: &Damage, company: &[Company]) -> String {
         regressions,
         overlaps_left_out,
         regressions_left_out,
+        unseen,
         longest_gap,
     } = verdict;
     let jobs = counted(u64::try_from(*jobs).unwrap_or(u64::MAX), "job");
@@ -235,6 +244,13 @@ fn text(verdict: &Verdict, damage: &Damage, company: &[Company]) -> String {
         };
         lines.push(judgement.to_owned());
     }
+    lines.extend(unseen.iter().map(|Unseen { job, run: of, since }| {
+        let (of, since) = (run(of), at(*since));
+        format!(
+            "not seen: the end of {job} on {of}, which should have ended at {since}; its processes \
+             could not be ended"
+        )
+    }));
     lines.extend(covered(&damage.coverage));
     lines.extend(unknown(verdict));
     if let Some(Gap { job, from: _, ns }) = longest_gap {

@@ -18,6 +18,7 @@
 //! A worker that ends without a request is restarted: at once the first time, and after growing
 //! pauses if it keeps ending.
 
+mod groups;
 mod instance;
 mod killed;
 mod leftovers;
@@ -30,7 +31,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use swarm_core::Slot;
@@ -45,9 +46,10 @@ pub(crate) use logs::{
 };
 pub(crate) use peer::Peer;
 
-use swarm_adapters_host::channel::{self, WorkerState};
+use swarm_adapters_host::channel::{self, HeldProcess, WorkerState};
 use swarm_adapters_host::file;
 use swarm_worker::ends::Reaper;
+use swarm_worker::procs;
 
 use leftovers::Records;
 use reports::{Reports, WorkerStates};
@@ -61,6 +63,9 @@ const FORMER_DRAIN: Duration = Duration::from_mins(1);
 
 /// Maximum number of requests of a person that wait for a worker.
 const REQUESTS_MAX: usize = 1_000;
+
+/// Maximum number of warnings of workers that wait to be told.
+const WARNINGS_MAX: usize = 1_000;
 
 /// Maximum pause before a worker that keeps ending is restarted. An instance that runs this long
 /// resets the pause.
@@ -82,6 +87,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) deaths: u32,
     /// The last end, or the reason why the worker could not be started.
     pub(crate) last_death: Option<String>,
+    /// The processes that it left behind and that this user may not end.
+    pub(crate) held: Vec<HeldProcess>,
 }
 
 /// The phase of a worker.
@@ -147,6 +154,8 @@ struct Shared {
     workers: watch::Sender<Workers>,
     /// Reports of the workers.
     reported: Reports,
+    /// The workers' warnings about programs.
+    warnings: Mutex<Vec<String>>,
     /// Changes with every report that a user should see at once.
     news: watch::Sender<u64>,
 }
@@ -169,7 +178,9 @@ impl Processes {
         let workers = watch::Sender::new(Workers::new());
         let records = Records::begin(dir, stop_timeout)?;
         let (news, dir, reaper) = (watch::Sender::new(0), dir.to_owned(), Reaper::begin()?);
-        let shared = Shared { dir, logs, command, records, reaper, workers, reported, news };
+        let warnings = Mutex::default();
+        let shared =
+            Shared { dir, logs, command, records, reaper, workers, reported, warnings, news };
         let (orders, requests, supervisors) = (BTreeMap::new(), BTreeMap::new(), JoinSet::new());
         let shared = Arc::new(shared);
         Ok(Self { shared, orders, requests, supervisors, stop_timeout, rotation: None })
@@ -193,6 +204,32 @@ impl Processes {
         self.shared.records.all_killed()
     }
 
+    /// Returns the workers' warnings about programs since the last call.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.shared.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *warnings)
+    }
+
+    /// Returns sentences about the processes that keep jobs and workers from ending.
+    #[must_use]
+    pub(crate) fn held(&self) -> Vec<String> {
+        let workers = self.shared.workers.borrow();
+        let reported = self.shared.reported.lock();
+        let mut sentences = Vec::new();
+        for (slot, worker) in workers.iter() {
+            let mut add = |of: &str, held: &[HeldProcess]| {
+                sentences.extend(procs::sentence(of, held));
+            };
+            add(&format!("worker {}", worker.name), &worker.held);
+            let its_own = reported.get(slot).filter(|it| it.instance == worker.instance);
+            let jobs = its_own.filter(|_| worker.held.is_empty());
+            for (job, now) in jobs.into_iter().flat_map(|it| &it.jobs) {
+                add(&format!("{job} on {}", worker.name), &now.held);
+            }
+        }
+        sentences
+    }
+
     /// Subscribes to the workers.
     #[must_use]
     pub(crate) fn watch(&self) -> watch::Receiver<Workers> {
@@ -209,6 +246,7 @@ impl Processes {
             phase: Phase::Up,
             deaths: 0,
             last_death: None,
+            held: Vec::new(),
         };
         let is_free = self.shared.workers.send_if_modified(|workers| {
             let is_free = !workers.contains_key(&slot);
@@ -380,12 +418,24 @@ impl Shared {
                 let its_own =
                     reported.get_mut(&slot).filter(|reported| reported.instance == instance);
                 let Some(reported) = its_own else { return };
+                if let channel::Event::Warned { job, reason } = &event {
+                    is_news = true;
+                    self.warn(format!("{job}: {}", channel::printable(reason)));
+                }
                 if let channel::Event::Killed { job } = &event {
                     is_news = true;
                     killed = Some(Killed { worker: name.to_owned(), job: Some(job.clone()) });
                 }
                 is_news |= self.reported.live(name, &event);
+                let job = event.job().map(str::to_owned);
+                let pid = |reported: &WorkerState| reported.jobs.get(job.as_ref()?)?.pid;
+                let before = pid(reported);
                 is_news |= reported.learn(event);
+                let after = pid(reported);
+                if before != after {
+                    before.inspect(|pid| self.records.ended(*pid));
+                    after.inspect(|pid| self.records.began(*pid));
+                }
             }
         }
         drop(reported);
@@ -395,6 +445,22 @@ impl Shared {
         if is_news {
             self.news.send_modify(|number| *number += 1);
         }
+    }
+
+    /// Keeps a warning for the user. Each worker warns of a program once.
+    fn warn(&self, warning: String) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if warnings.len() < WARNINGS_MAX {
+            warnings.push(warning);
+        }
+    }
+
+    /// Whether the worker only waits for processes that this user may not end. Its guard sees their
+    /// end.
+    fn is_held(&self, slot: Slot, instance: &str) -> bool {
+        let reported = self.reported.lock();
+        let jobs = reported.get(&slot).filter(|it| it.instance == instance).map(|it| &it.jobs);
+        jobs.is_some_and(|jobs| !jobs.is_empty() && jobs.values().all(|it| !it.held.is_empty()))
     }
 
     /// Whether an instance of a worker uses the channel.

@@ -22,6 +22,7 @@ pub mod age;
 pub mod blank;
 pub mod check;
 pub mod explain;
+pub mod held;
 pub mod history;
 pub mod jobs;
 pub mod life;

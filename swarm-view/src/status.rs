@@ -337,12 +337,18 @@ pub struct Earlier {
     pub others: usize,
     /// Time at which the last process is killed.
     pub until_unix_s: u64,
+    /// Sentence about processes that cannot be ended, once no other is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
 }
 
 impl Earlier {
     /// Returns a sentence about the wait, at a time in seconds of Unix time.
     #[must_use]
     pub fn sentence(&self, now_unix_s: u64) -> String {
+        if let Some(held) = &self.held {
+            return held.clone();
+        }
         let verb = if self.workers + self.others == 1 { "is" } else { "are" };
         let (all, at_most) = (self.all(), self.until_unix_s.saturating_sub(now_unix_s));
         format!("{all} of an earlier run {verb} still ending, at most {at_most} s")
@@ -351,7 +357,7 @@ impl Earlier {
     /// Returns the number of processes in words.
     #[must_use]
     pub fn all(&self) -> String {
-        let Self { workers, others, until_unix_s: _ } = *self;
+        let Self { workers, others, .. } = *self;
         let plural = if others == 1 { "" } else { "es" };
         match (counted(workers, "worker"), number(others)) {
             (workers, _) if others == 0 => workers,
@@ -375,6 +381,9 @@ pub struct Ending {
     pub until_unix_s: u64,
     /// Some of the awaited jobs, with their workers and processes.
     pub waits_for: Vec<String>,
+    /// Sentences about processes that cannot be ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
     /// Jobs and workers that did not end in time and were killed.
     pub killed: Vec<String>,
     /// Sentence about the end, once no process is left.
@@ -522,8 +531,9 @@ mod tests {
 
     #[test]
     fn what_is_left_is_one_sentence() {
-        let sentence =
-            |workers, others| Earlier { workers, others, until_unix_s: 1_012 }.sentence(1_000);
+        let sentence = |workers, others| {
+            Earlier { workers, others, until_unix_s: 1_012, held: None }.sentence(1_000)
+        };
         let rest = "of an earlier run are still ending, at most 12 s";
         assert_eq!(sentence(2, 6), format!("2 workers and 6 other processes {rest}"));
         assert_eq!(sentence(1, 1), format!("1 worker and 1 other process {rest}"));

@@ -41,6 +41,9 @@ pub struct Verification {
     pub token_regressions_left_out: u64,
     /// Jobs that ran beside a job that must run alone.
     pub beside: Vec<Company>,
+    /// Runs whose processes could not be ended, and whose end was not seen.
+    #[serde(default)]
+    pub unseen_ends: Vec<Unseen>,
     /// Longest time between two runs of a job.
     pub longest_gap_ms: f64,
     /// The job of that time.
@@ -93,6 +96,18 @@ pub struct Regression {
     pub after: u64,
     /// The session that started the job.
     pub session: String,
+}
+
+/// A run whose processes could not be ended, and whose end was not seen. It may still run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "UnseenEnd")]
+pub struct Unseen {
+    /// The job.
+    pub job: String,
+    /// The run.
+    pub run: RunName,
+    /// Time at which it should have ended.
+    pub since: u64,
 }
 
 /// A job that ran beside a job that must run alone.

@@ -13,8 +13,10 @@
 //! `Ends` decides which instances an orphan may belong to. It knows no clock and no system.
 
 mod reaper;
+mod unmarked;
 
 pub use reaper::Reaper;
+pub use unmarked::{Group, Unmarked};
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, getsid, waitid};
 use swarm_adapters_host::caller::MOUNT_PROC;
+use swarm_adapters_host::channel::HeldProcess;
+use swarm_view::held::{self, Held};
 
 /// A process as its `stat` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,7 @@ pub struct Process {
     /// The parent; 0 for a process without a parent in this namespace.
     pub(crate) parent: i32,
     pub(crate) group: i32,
+    pub(crate) session: i32,
     /// Whether it has ended and was not reaped yet.
     pub(crate) is_zombie: bool,
     /// The start time in clock ticks since boot. Together with the id it identifies one process.
@@ -74,7 +77,8 @@ pub(crate) fn hidden_child(pid: i32) -> Option<Process> {
     let is_zombie = waitid(WaitId::Pid(id), options).ok()?.is_some();
     let group = getpgid(Some(id)).map_or(0, raw);
     let (parent, started) = (raw(getpid()), STARTED_UNKNOWN);
-    Some(Process { pid: id, parent, group, is_zombie, started })
+    let session = getsid(Some(id)).map_or(0, raw);
+    Some(Process { pid: id, parent, group, session, is_zombie, started })
 }
 
 fn raw(pid: Pid) -> i32 {
@@ -141,6 +145,7 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
         pid: Pid::from_raw(pid)?,
         parent: words.get(1)?.parse().ok()?,
         group: words.get(2)?.parse().ok()?,
+        session: words.get(3)?.parse().ok()?,
         is_zombie: state == "Z" || state == "X",
         started: words.get(19)?.parse().ok()?,
     })
@@ -155,6 +160,11 @@ pub fn has_entry(pid: Pid, entry: &[u8]) -> bool {
     environment.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))
 }
 
+/// Returns whether the environment of a process can be read.
+pub(crate) fn shows_environment(pid: Pid) -> bool {
+    fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok()
+}
+
 /// Returns the value of `name` in the initial environment of a process.
 #[must_use]
 pub fn value(pid: Pid, name: &str) -> Option<String> {
@@ -164,6 +174,40 @@ pub fn value(pid: Pid, name: &str) -> Option<String> {
         String::from_utf8(value.to_vec()).ok()
     };
     all.split(|byte| *byte == 0).find_map(of)
+}
+
+/// Describes a process that this user may not end.
+#[must_use]
+pub fn held(pid: i32) -> HeldProcess {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let value = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name));
+        value.and_then(|value| value.split_whitespace().next()).unwrap_or("?").to_owned()
+    };
+    let user = value("Uid:");
+    HeldProcess { pid, program: value("Name:"), user: user_name(&user).unwrap_or(user) }
+}
+
+/// Returns the sentence about processes that this user may not end; `None` without any.
+#[must_use]
+pub fn sentence(of: &str, processes: &[HeldProcess]) -> Option<String> {
+    let all = processes.iter().map(|HeldProcess { pid, program, user }| Held {
+        pid: *pid,
+        program,
+        user,
+    });
+    let all: Vec<_> = all.collect();
+    held::sentence(of, &all)
+}
+
+/// Returns the name of the user with this number, if this machine's own list has it.
+fn user_name(number: &str) -> Option<String> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == number).then(|| name.to_owned())
+    })
 }
 
 /// Returns whether a process has a handler for a signal; `None` if it has ended, or its status is
@@ -205,6 +249,7 @@ mod tests {
             pid: Pid::from_raw(7).unwrap(),
             parent: 3,
             group: 5,
+            session: 7,
             is_zombie: false,
             started: 4242,
         };

@@ -344,8 +344,9 @@ impl Runner for ProgramRunner {
             let _ = spawn_blocking(move || job_files::remove(&path)).await;
         }
         let (mut is_outside, mut starved) = (false, None);
-        let end = end.map(|Ended { end, output, was_stopped, out_of_memory }| {
+        let end = end.map(|Ended { end, output, was_stopped, out_of_memory, left }| {
             job.keep_output(output);
+            job.keep_left(left);
             (is_outside, starved) = (was_stopped, out_of_memory);
             end
         });

@@ -11,7 +11,7 @@ mod ping;
 mod supervisor;
 
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -86,6 +86,8 @@ pub struct Job {
     permit: Permit,
     stop: CancellationToken,
     output: Arc<Mutex<Vec<String>>>,
+    /// The number of processes that the last run left.
+    left: Arc<AtomicUsize>,
     readiness: Arc<Mutex<Readiness>>,
 }
 
@@ -123,6 +125,15 @@ impl Job {
 
     fn take_output(&self) -> Vec<String> {
         mem::take(&mut self.output.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps the number of processes that the run left when it ended by itself.
+    pub(crate) fn keep_left(&self, count: usize) {
+        self.left.store(count, Ordering::Relaxed);
+    }
+
+    fn left(&self) -> usize {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Returns whether the job may still act: it was not asked to stop, and its worker's lease is

@@ -110,9 +110,19 @@ impl Queue {
             let of = |(job, now): (&String, &JobNow)| {
                 let JobNow { pid, phase, version, is_checked: _, since_unix_s, restarts, .. } =
                     *now;
-                let (job, stopping, last_exit) =
-                    (job.clone(), now.is_stopping(), now.last_exit.clone());
-                RunningJob { job, pid, stopping, phase, version, since_unix_s, restarts, last_exit }
+                let (job, stopping) = (job.clone(), now.is_stopping());
+                let (last_exit, held) = (now.last_exit.clone(), now.held.clone());
+                RunningJob {
+                    job,
+                    pid,
+                    stopping,
+                    phase,
+                    version,
+                    since_unix_s,
+                    restarts,
+                    last_exit,
+                    held,
+                }
             };
             return Some(Event::Jobs { jobs: self.jobs.iter().map(of).collect() });
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use swarm_core::{Failing, JobName};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
-use super::{Event, JobPhase, JobVersion, LINE_BYTES_MAX, RunningJob};
+use super::{Event, HeldProcess, JobPhase, JobVersion, LINE_BYTES_MAX, RunningJob};
 use crate::failing::WORST_MAX;
 use crate::worker_view::JOBS_MAX;
 
@@ -65,6 +65,9 @@ impl Versions {
 /// The maximum number of characters of the end of a run.
 const EXIT_MAX: usize = 256;
 
+/// The maximum number of processes that are named for a job that does not end.
+pub const HELD_MAX: usize = 10;
+
 /// A job of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobNow {
@@ -82,6 +85,8 @@ pub struct JobNow {
     pub restarts: u64,
     /// The last end of a run by itself; part of a sentence.
     pub last_exit: Option<String>,
+    /// Its processes that the worker may not end, once they should have ended.
+    pub held: Vec<HeldProcess>,
 }
 
 impl JobNow {
@@ -108,16 +113,36 @@ impl JobNow {
 }
 
 /// Returns the beginning of a text of a worker, without control characters.
-fn printable(text: &str) -> String {
+#[must_use]
+pub fn printable(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().take(EXIT_MAX).map(plain).collect()
+}
+
+/// Returns the first processes, with bounds.
+fn limited(processes: &[HeldProcess]) -> Vec<HeldProcess> {
+    let limited = |HeldProcess { pid, program, user }: &HeldProcess| HeldProcess {
+        pid: *pid,
+        program: printable(program),
+        user: printable(user),
+    };
+    processes.iter().take(HELD_MAX).map(limited).collect()
 }
 
 /// Reads an entry of the list of all jobs, with bounds.
 impl From<&RunningJob> for JobNow {
     fn from(job: &RunningJob) -> Self {
-        let RunningJob { job: _, pid, stopping, phase, version, since_unix_s, restarts, last_exit } =
-            job;
+        let RunningJob {
+            job: _,
+            pid,
+            stopping,
+            phase,
+            version,
+            since_unix_s,
+            restarts,
+            last_exit,
+            held,
+        } = job;
         Self {
             pid: *pid,
             phase: if *stopping { JobPhase::Stopping } else { *phase },
@@ -126,6 +151,7 @@ impl From<&RunningJob> for JobNow {
             since_unix_s: *since_unix_s,
             restarts: *restarts,
             last_exit: last_exit.as_deref().map(printable),
+            held: limited(held),
         }
     }
 }
@@ -155,7 +181,12 @@ impl WorkerState {
                 let before = std::mem::replace(&mut self.versions, Versions::of(&self.jobs));
                 before != self.versions
             }
+            Event::Held { .. } => {
+                event.apply(&mut self.jobs);
+                true
+            }
             Event::Hello { .. }
+            | Event::Warned { .. }
             | Event::Starting { .. }
             | Event::Started { .. }
             | Event::Ready { .. }
@@ -174,9 +205,9 @@ impl WorkerState {
 }
 
 impl Event {
-    /// Returns whether all names in the event are valid job names. Other names could be of any
-    /// length, and would reach the terminal.
-    fn has_valid_names(&self) -> bool {
+    /// Returns the job of the event, if it is about one.
+    #[must_use]
+    pub fn job(&self) -> Option<&str> {
         match self {
             Self::Starting { job, .. }
             | Self::Started { job, .. }
@@ -185,12 +216,22 @@ impl Event {
             | Self::Renewing { job }
             | Self::Stopping { job }
             | Self::Killed { job }
+            | Self::Held { job, .. }
+            | Self::Warned { job, .. }
             | Self::Ended { job }
             | Self::Version { job, .. }
             | Self::Restarting { job, .. }
-            | Self::Failed { job, .. } => JobName::new(job).is_ok(),
+            | Self::Failed { job, .. } => Some(job),
+            Self::Hello { .. } | Self::Jobs { .. } | Self::Failing(_) => None,
+        }
+    }
+
+    /// Returns whether all names in the event are valid job names. Other names could be of any
+    /// length, and would reach the terminal.
+    fn has_valid_names(&self) -> bool {
+        match self {
             Self::Jobs { jobs } => jobs.iter().all(|it| JobName::new(&it.job).is_ok()),
-            Self::Hello { .. } | Self::Failing(_) => true,
+            event => event.job().is_none_or(|job| JobName::new(job).is_ok()),
         }
     }
 
@@ -224,6 +265,11 @@ impl Event {
                     now.ended(JobPhase::Failed, exit);
                 }
             }
+            Self::Held { job, processes } => {
+                if let Some(now) = jobs.get_mut(job) {
+                    now.held = limited(processes);
+                }
+            }
             Self::Ended { job } => {
                 jobs.remove(job);
             }
@@ -236,7 +282,7 @@ impl Event {
                 let of = |it: &RunningJob| (it.job.clone(), JobNow::from(it));
                 *jobs = all.iter().take(JOBS_MAX).map(of).collect();
             }
-            Self::Hello { .. } | Self::Killed { .. } | Self::Failing(_) => {}
+            Self::Hello { .. } | Self::Warned { .. } | Self::Killed { .. } | Self::Failing(_) => {}
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct Line<'a> {
 pub enum Event {
     /// The job has ended, with all its processes.
     Stop,
+    /// The job should have ended, but this user may not end it.
+    Held,
     /// The job still runs.
     Tick,
     /// The job has run without a stop since its start, although the log lacks the lines between.
@@ -122,6 +124,17 @@ pub struct Regression {
     pub session: String,
 }
 
+/// A run whose end was asked for and never seen: its processes could not be ended. It may still run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// The job.
+    pub job: String,
+    /// The run.
+    pub run: RunName,
+    /// The time at which it should have ended, in nanoseconds since boot.
+    pub since: u64,
+}
+
 /// The longest time in which no worker ran a job that had been run before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -152,6 +165,8 @@ pub struct Verdict {
     pub overlaps_left_out: u64,
     /// The number of further regressions.
     pub regressions_left_out: u64,
+    /// The first thousand runs whose end was not seen.
+    pub unseen: Vec<Unseen>,
     /// The longest gap of any job.
     pub longest_gap: Option<Gap>,
 }
@@ -164,11 +179,11 @@ impl Verdict {
         self.overlaps.is_empty() && self.regressions.is_empty()
     }
 
-    /// Returns whether the logs have any runs, and the start of each. A stop may be missing: a
-    /// killed worker writes none.
+    /// Returns whether the logs have any runs, the start of each, and the end of each that could not
+    /// be ended. Another stop may be missing: a killed worker writes none.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        0 < self.runs && self.runs_without_start == 0
+        0 < self.runs && self.runs_without_start == 0 && self.unseen.is_empty()
     }
 }
 
@@ -221,6 +236,8 @@ struct Run {
     start: u64,
     last: u64,
     is_stopped: bool,
+    /// The time since which it could not be ended.
+    held_since: Option<u64>,
     /// The position of the overlap in which it is the older run, and the session and token of the
     /// newer run.
     overlap: Option<(usize, usize, u64)>,
@@ -296,6 +313,9 @@ impl Judge {
             };
             let ended = history.runs.iter().filter(has_ended);
             self.verdict.runs_without_stop += ended.map(Run::missing_stop).sum::<u64>();
+            for run in &history.runs {
+                Finder { job, names: &self.names, verdict: &mut self.verdict }.unseen(run);
+            }
         }
         self.verdict.jobs = self.jobs.len();
         self.verdict
@@ -336,7 +356,7 @@ impl History {
             }
             // The silence before it does not count.
             Event::Continued => {}
-            Event::Tick | Event::Stop => {
+            Event::Tick | Event::Held | Event::Stop => {
                 if let Some(last) = self.last {
                     finder.silence(last, t);
                 }
@@ -351,7 +371,7 @@ impl History {
             finder.verdict.runs_without_start += u64::from(event != Event::Start);
             let (first_start, start, last) = (t, t, t);
             let is_stopped = false;
-            let overlap = None;
+            let (held_since, overlap) = (None, None);
             self.runs.push(Run {
                 worker,
                 session,
@@ -360,6 +380,7 @@ impl History {
                 start,
                 last,
                 is_stopped,
+                held_since,
                 overlap,
             });
             self.runs.len() - 1
@@ -372,16 +393,19 @@ impl History {
                     finder.verdict.runs_without_stop += run.missing_stop();
                 }
                 run.start = run.start.max(t);
-                run.is_stopped = false;
+                (run.is_stopped, run.held_since) = (false, None);
             }
             Event::Tick | Event::Continued => {}
-            Event::Stop => run.is_stopped = true,
+            Event::Held => run.held_since = Some(t),
+            Event::Stop => (run.is_stopped, run.held_since) = (true, None),
         }
         self.last = Some(self.last.map_or(t, |last| last.max(t)));
         self.find_overlaps(index, event, replication, &mut finder);
-        if replication.runs_max() < self.runs.len() {
-            let missing = self.forget_oldest().map_or(0, |run| run.missing_stop());
-            finder.verdict.runs_without_stop += missing;
+        if replication.runs_max() < self.runs.len()
+            && let Some(oldest) = self.forget_oldest()
+        {
+            finder.verdict.runs_without_stop += oldest.missing_stop();
+            finder.unseen(&oldest);
         }
     }
 
@@ -469,6 +493,14 @@ impl Finder<'_> {
         let session = self.names.words.get(session).cloned().unwrap_or_default();
         let job = self.job.to_owned();
         self.verdict.regressions.push(Regression { job, t, token, after, session });
+    }
+
+    fn unseen(&mut self, run: &Run) {
+        let Some(since) = run.held_since else { return };
+        if self.verdict.unseen.len() < LISTED_MAX {
+            let (job, run) = (self.job.to_owned(), self.run(run));
+            self.verdict.unseen.push(Unseen { job, run, since });
+        }
     }
 
     fn gap(&mut self, from: u64, until: u64) {

@@ -76,6 +76,8 @@ pub(super) enum Body {
     Off,
     /// The job has ended.
     Stop(Run),
+    /// The job should have ended, but this user may not end it.
+    Held(Run),
     /// The job still runs.
     Tick(Run),
     /// The job has run since this time.
@@ -142,6 +144,7 @@ impl Record {
             Some("off") => return Some(Self { at: at?, body: Body::Off, by: None }),
             Some("start") => Body::Start(run()?),
             Some("running") => Body::Running(run()?, since?),
+            Some("held") => Body::Held(run()?),
             Some("stop") => Body::Stop(run()?),
             Some("end") => Body::End,
             None | Some(_) => return None,

@@ -19,6 +19,8 @@ use crate::random;
 pub enum RunEvent {
     /// The job was started.
     Start,
+    /// The job should have ended, and has processes that its guard may not end.
+    Held,
     /// The job has ended, with all its processes.
     Stop,
 }
@@ -27,6 +29,7 @@ impl RunEvent {
     fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
+            Self::Held => "held",
             Self::Stop => "stop",
         }
     }
@@ -141,6 +144,7 @@ impl RunLog {
             Change::Job(job, token, event) => {
                 match event {
                     RunEvent::Start => _ = state.running.insert((job.clone(), token), at),
+                    RunEvent::Held => {}
                     RunEvent::Stop => {
                         state.running.remove(&(job.clone(), token));
                         state.since = Some(at);

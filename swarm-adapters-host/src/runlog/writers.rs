@@ -118,6 +118,7 @@ impl Writers {
                 pass(run.line(at, if is_known { Event::Tick } else { Event::Continued }));
                 writer.running.insert(run.clone(), *since);
             }
+            (Body::Held(run), _) => pass(run.line(at, Event::Held)),
             (Body::Tick(run), _) => pass(run.line(at, Event::Tick)),
             (Body::Alive, Some(writer)) => {
                 writer.running.keys().for_each(|run| pass(run.line(at, Event::Tick)));

@@ -72,6 +72,7 @@ fn a_good_log_is_0_and_one_document() {
         "jobs": 1, "runs": 2, "overlaps": [], "token_regressions": [], "longest_gap_ms": 200.0,
         "overlaps_left_out": 0, "token_regressions_left_out": 0, "longest_gap_job": "a",
         "torn_lines": 0, "torn_lines_unexplained": 0, "repeated_lines": 0,
+        "unseen_ends": [],
         "beside": [],
         "runs_without_start": 0, "runs_without_stop": 0,
         "from": 1_000_000_000_u64, "until": 2_700_000_000_u64, "reboots": 0, "off_since": null,

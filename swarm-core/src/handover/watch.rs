@@ -26,8 +26,8 @@ pub struct Watch {
     /// The version of that write; `None` if it is not known.
     pub numbered: Option<LeaseVersion>,
     /// The writes that were seen since then and that have no higher number, at most
-    /// [`REPEATS_MAX`]. An edit of the Lease by a user counts as well. A read of that write again
-    /// shows that the reads in between were old, so the count begins anew.
+    /// [`REPEATS_MAX`]. An edit of the Lease by a user counts as well. Another read of that write
+    /// shows that the reads in between were old, and sets the count to 0.
     pub repeats: u32,
 }
 

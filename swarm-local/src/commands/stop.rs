@@ -111,7 +111,7 @@ async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
         } else {
             operator.ask_to_end().with_context(cannot)?;
         }
-        wait(pool, &operator, limit, args.output).await?;
+        wait(pool, &operator, limit, args).await?;
     }
     // If the operator was killed meanwhile, it leaves processes behind. If the pool runs again, its
     // new operator has ended them.
@@ -167,12 +167,18 @@ async fn leftovers(
     let mut ended = pin!(earlier::end(dir, patience, &progress));
     let mut is_over = pin!(sleep(limit.saturating_sub(since.elapsed()).max(LEFT_MIN)));
     let mut said = String::new();
+    let mut looks = interval_at(tokio::time::Instant::now() + LOOK, LOOK);
     let mut say_every = interval_at(tokio::time::Instant::now() + SAY_EVERY, SAY_EVERY);
     loop {
         tokio::select! {
             biased;
             ended = &mut ended => return Ok(ended.with_context(cannot)?),
             () = &mut is_over => return Err(still_left(dir, limit, now().as_ref())),
+            _ = looks.tick() => {
+                if let Some(held) = now().and_then(|earlier| earlier.held) {
+                    return Err(cannot_end(dir, &held, "the next start waits for that"));
+                }
+            }
             _ = say_every.tick(), if args.output == Output::Text => {
                 let sentence = now().map(|earlier| earlier.sentence(unix_s()));
                 if let Some(sentence) = sentence.filter(|it| *it != said) {
@@ -198,13 +204,20 @@ fn still_left(dir: &Path, limit: Duration, left: Option<&Earlier>) -> Failure {
 /// see their end.
 async fn kill(pool: &Pool, operator: &Peer, limit: Duration) -> std::io::Result<()> {
     operator.ask_to_kill()?;
-    if !operator.ends_within(limit.min(KILL_MAX)).await {
-        let waits = pool.state().await.is_some_and(|state| state.ending.is_some());
-        if !waits {
-            operator.kill()?;
+    let began = Instant::now();
+    loop {
+        let rest = limit.min(KILL_MAX).saturating_sub(began.elapsed());
+        if operator.ends_within(rest.min(SAY_EVERY)).await {
+            return Ok(());
+        }
+        let ending = pool.state().await.and_then(|state| state.ending);
+        if ending.as_ref().is_some_and(|ending| !ending.held.is_empty()) {
+            return Ok(());
+        }
+        if rest.is_zero() {
+            return operator.kill();
         }
     }
-    Ok(())
 }
 
 /// Waits for the operator's end, and prints the progress.
@@ -212,7 +225,7 @@ async fn wait(
     pool: &Pool,
     operator: &Peer,
     limit: Duration,
-    output: Output,
+    args: &StopArgs,
 ) -> Result<(), Failure> {
     let began = Instant::now();
     let (mut say_at, mut said) = (began + LOOK, String::new());
@@ -228,16 +241,27 @@ async fn wait(
         say_at = Instant::now() + SAY_EVERY;
         let state = pool.state().await.unwrap_or_default();
         let (ending, earlier) = (state.ending, state.earlier);
+        let is_due = |ending: &&Ending| args.now || ending.until_unix_s <= unix_s();
+        let held = ending.as_ref().filter(is_due).map(|ending| &ending.held);
+        if let Some(held) = held.filter(|held| !held.is_empty()) {
+            return Err(cannot_end(&pool.dir, &held.join("; "), "the pool ends after that"));
+        }
         let sentence = ending.as_ref().map(|ending| ending.sentence(unix_s()));
         let sentence = sentence.or_else(|| Some(earlier.as_ref()?.sentence(unix_s())));
         if is_over {
             return Err(still_ending(&pool.dir, limit, ending.as_ref()));
         }
-        if let Some(sentence) = sentence.filter(|it| *it != said && output == Output::Text) {
+        if let Some(sentence) = sentence.filter(|it| *it != said && args.output == Output::Text) {
             text::remark(&sentence);
             said = sentence;
         }
     }
+}
+
+/// Describes a pool that waits for processes which neither it nor `--now` can end.
+fn cannot_end(dir: &Path, held: &str, then: &str) -> Failure {
+    let dir = dir.display();
+    Failure::Failed(anyhow::anyhow!("the pool in {dir} has not ended: {held}; {then}"))
 }
 
 fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure {

@@ -62,8 +62,8 @@ impl ByHand {
     }
 
     /// Suspends the jobs among the desired `jobs` that are suspended by hand. A suspension ends with
-    /// its job, so a later job of the same name runs. Returns a sentence about those that ended, if
-    /// any. O(suspended · log jobs).
+    /// its job, so a later job of the same name runs. Returns a sentence about ended suspensions,
+    /// if any. O(suspended · log jobs).
     pub(super) fn apply(&mut self, jobs: &mut Jobs) -> Option<String> {
         self.applied.clear();
         let ended = self.end_without_job(jobs);

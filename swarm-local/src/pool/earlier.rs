@@ -14,6 +14,7 @@ use swarm_adapters_host::file;
 use swarm_terminal::shutdown::Shutdown;
 use swarm_view::status::{Earlier, Status};
 use swarm_worker::JOB_FILES;
+use swarm_worker::procs;
 use swarm_worker::sweep::{self, Marker};
 use tokio::sync::watch;
 
@@ -108,7 +109,7 @@ pub(crate) async fn end_first(
 ) -> anyhow::Result<()> {
     let (progress, mut left) = watch::channel(None);
     let mut ended = pin!(end(dir, Patience::AsRecorded, &progress));
-    let (mut is_said, mut is_ending) = (false, false);
+    let (mut is_said, mut is_ending, mut held) = (false, false, None);
     let mut cause = Cause::Late;
     let ended = loop {
         tokio::select! {
@@ -130,8 +131,10 @@ pub(crate) async fn end_first(
             Ok(()) = left.changed() => {
                 left.borrow_and_update();
                 let earlier = now(&left);
-                if let Some(earlier) = earlier.as_ref().filter(|_| !is_said) {
+                let is_news = |it: &&Earlier| !is_said || it.held.is_some() && it.held != held;
+                if let Some(earlier) = earlier.as_ref().filter(is_news) {
                     is_said = true;
+                    held.clone_from(&earlier.held);
                     let sentence = earlier.sentence(unix_s());
                     Voice::lines().say(&format!("{sentence}; the pool starts after that"));
                 }
@@ -149,9 +152,12 @@ pub(crate) async fn end_first(
 
 impl From<&Remaining> for Earlier {
     fn from(remaining: &Remaining) -> Self {
-        let Remaining { workers, others, until } = *remaining;
+        let Remaining { workers, others, until, held } = remaining;
         let rest = until.saturating_duration_since(Instant::now());
-        Self { workers, others, until_unix_s: unix_s() + rest.as_secs() }
+        let is_all = workers + others <= held.len();
+        let held = procs::sentence("an earlier run", held).filter(|_| is_all);
+        let until_unix_s = unix_s() + rest.as_secs();
+        Self { workers: *workers, others: *others, until_unix_s, held }
     }
 }
 
@@ -161,7 +167,7 @@ fn now(left: &watch::Receiver<Option<Remaining>>) -> Option<Earlier> {
 
 fn report(ended: &Ended, cause: Cause) {
     let Ended { leftovers: Leftovers { workers, others, killed, .. }, killed: names } = ended;
-    let all = Earlier { workers: *workers, others: *others, until_unix_s: 0 }.all();
+    let all = Earlier { workers: *workers, others: *others, ..Earlier::default() }.all();
     if 0 < workers + others {
         Voice::lines().say(&format!("ended {all} left over from an earlier run"));
     }

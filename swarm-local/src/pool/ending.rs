@@ -78,7 +78,7 @@ impl End<'_> {
         let until = self.processes.ask_to_end();
         let until_unix_s = unix_s() + until.saturating_duration_since(began).as_secs();
         let (mut say_at, mut is_killing) = (began + SAY_AFTER, false);
-        let mut late = usize::MAX;
+        let (mut late, mut said) = (usize::MAX, Vec::<String>::new());
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let base = Arc::clone(&self.outlets.snapshots.borrow());
@@ -101,8 +101,14 @@ impl End<'_> {
             let killed = self.killed_since(first).iter().map(ToString::to_string).collect();
             let workers_left = self.workers.borrow().len();
             let last = None;
-            let ending = Ending { jobs, left, workers_left, until_unix_s, waits_for, killed, last };
-            if say_at <= Instant::now() {
+            let held = self.processes.held();
+            held.iter()
+                .filter(|it| !said.contains(it))
+                .for_each(|it| self.outlets.voice.complain(it));
+            said.clone_from(&held);
+            let ending =
+                Ending { jobs, left, workers_left, until_unix_s, waits_for, held, killed, last };
+            if say_at <= Instant::now() && said.is_empty() {
                 self.outlets.voice.say(&ending.sentence(unix_s()));
                 say_at = Instant::now() + SAY_EVERY;
             }
@@ -132,6 +138,7 @@ impl End<'_> {
             let is_new = last.status.ending.as_ref() != Some(&ending);
             if is_new {
                 let mut snapshot = base.clone();
+                snapshot.status.warnings.clone_from(&ending.held);
                 snapshot.status.ending = Some(ending);
                 *last = Arc::new(snapshot);
             }

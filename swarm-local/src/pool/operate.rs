@@ -197,6 +197,7 @@ impl Operation {
             let has_changed = stores.workers.has_changed().unwrap_or(true);
             let workers = stores.workers.borrow_and_update().clone();
             self.said.killed(&stores.processes, outlets, Cause::Late);
+            self.said.warned(stores.processes.warnings(), &outlets.voice);
             let is_new = self.health.look(stores, &workers, wanted.output, &outlets.reports);
             let is_over = self.inputs.removed.forget_late(unix_s());
             let is_new = is_new || is_over;

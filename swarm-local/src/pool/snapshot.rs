@@ -364,6 +364,7 @@ mod tests {
             phase: Phase::Up,
             deaths: 0,
             last_death: None,
+            held: Vec::new(),
         };
         let row = |name: &str| JobRow {
             name: name.to_owned(),

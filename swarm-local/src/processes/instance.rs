@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use swarm_adapters_host::channel::{self, Event, follow};
+use swarm_adapters_host::channel::{self, Event, JobPhase, follow};
 use swarm_adapters_host::clock::{millis, unix_ms};
 use swarm_adapters_host::runtime::refused;
 use swarm_adapters_host::timer::until;
@@ -79,7 +79,10 @@ impl Shared {
             }
         });
         // Processes that the worker left behind must not run while its jobs run elsewhere.
-        self.reaper.end(&instance).await;
+        self.is_left(slot, &instance);
+        let held = |held| self.edit(slot, |worker| worker.held = held);
+        self.reaper.end(&instance, held).await;
+        self.edit(slot, |worker| worker.held.clear());
         if running.is_killed {
             tracing::warn!(worker = name, "did not end in time and was killed with its jobs");
             for job in self.jobs_of(slot, &instance) {
@@ -92,9 +95,20 @@ impl Shared {
         self.records.remove(&name);
         self.reported.lives().gone(unix_ms(), &name);
         if self.speaks(slot, &instance) {
-            self.reported.lock().remove(&slot);
+            let reported = self.reported.lock().remove(&slot);
+            let groups = reported.iter().flat_map(|it| it.jobs.values()).filter_map(|it| it.pid);
+            groups.for_each(|pid| self.records.ended(pid));
         }
         ended.map_or_else(|error| format!("was lost: {error}"), describe)
+    }
+
+    /// Notes that the jobs of a worker that has ended are not proved to have ended.
+    fn is_left(&self, slot: Slot, instance: &str) {
+        let mut reported = self.reported.lock();
+        let its_own = reported.get_mut(&slot).filter(|reported| reported.instance == instance);
+        for now in its_own.into_iter().flat_map(|reported| reported.jobs.values_mut()) {
+            now.phase = JobPhase::Stopping;
+        }
     }
 
     /// Returns the last jobs of an instance. `None` means all jobs of an instance that reported none.
@@ -120,8 +134,10 @@ impl Shared {
             tokio::select! {
                 ended = running.child.wait() => return ended,
                 () = until(deadline) => {
-                    running.is_late = !running.is_killed;
-                    running.kill();
+                    if !self.is_held(slot, instance) {
+                        running.is_late = !running.is_killed;
+                        running.kill();
+                    }
                     deadline = Some(Instant::now() + END_MARGIN);
                 }
                 Some(request) = requested.recv() => running.order(&request),

@@ -20,14 +20,17 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+use swarm_adapters_host::channel::HeldProcess;
 use swarm_adapters_host::file::{self, ReadError};
 use swarm_adapters_host::{clock, random};
+use swarm_worker::ends::Unmarked;
 use swarm_worker::procs;
 use swarm_worker::sweep::{self, Marked, Marker};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::END_MARGIN;
+use super::groups::{self, Groups};
 use super::killed::Killed;
 use crate::format;
 
@@ -94,6 +97,7 @@ pub(super) struct Records {
     dir: OwnedFd,
     mark: String,
     run: Mutex<Run>,
+    groups: Groups,
 }
 
 impl Records {
@@ -113,9 +117,10 @@ impl Records {
             workers,
             killed: Vec::new(),
         };
+        let groups = Groups::begin(dir)?;
         let dir = File::open(dir)?.into();
         write(&path_in(&dir), &run)?;
-        Ok(Self { dir, mark, run: Mutex::new(run) })
+        Ok(Self { dir, mark, run: Mutex::new(run), groups })
     }
 
     /// Returns the mark of this run.
@@ -133,6 +138,17 @@ impl Records {
         self.edit(|run| {
             worker.map(|worker| run.workers.insert(name.to_owned(), worker));
         });
+    }
+
+    /// Records the first process of a job, which leads its group. The next operator finds the group by
+    /// it, also if no environment in it can be read.
+    pub(super) fn began(&self, pid: i32) {
+        warn(self.groups.add(pid));
+    }
+
+    /// Records that no process of a job is left.
+    pub(super) fn ended(&self, pid: i32) {
+        warn(self.groups.remove(pid));
     }
 
     pub(super) fn remove(&self, name: &str) {
@@ -164,6 +180,12 @@ impl Records {
         if let Err(error) = write(&path_in(&self.dir), &run) {
             tracing::warn!(%error, "the list of worker processes, run.json, cannot be written");
         }
+    }
+}
+
+fn warn(written: io::Result<()>) {
+    if let Err(error) = written {
+        tracing::warn!(%error, "the list of jobs' processes cannot be written");
     }
 }
 
@@ -221,7 +243,7 @@ pub(crate) struct Leftovers {
 }
 
 /// Processes of an earlier run that have not ended yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remaining {
     /// Number of workers.
     pub(crate) workers: usize,
@@ -229,6 +251,8 @@ pub(crate) struct Remaining {
     pub(crate) others: usize,
     /// Time at which the remaining processes are killed, if their end begins now or has begun.
     pub(crate) until: std::time::Instant,
+    /// The processes that this user may not end.
+    pub(crate) held: Vec<HeldProcess>,
 }
 
 /// Time that leftovers have to end.
@@ -254,6 +278,8 @@ struct Left {
 /// The last run in a directory, and its workers that still run.
 struct Earlier {
     marker: Marker,
+    /// Its processes without a mark.
+    unmarked: Unmarked,
     stop_timeout: Duration,
     workers: Vec<Left>,
 }
@@ -268,7 +294,8 @@ impl Earlier {
         let workers = workers.filter_map(|(name, it)| pinned(name, it, entry.as_bytes()));
         let workers = workers.collect();
         let marker = Marker::Run { mark: run.mark, since: run.started };
-        Ok(Some(Self { marker, stop_timeout, workers }))
+        let unmarked = Unmarked::of(groups::read(dir)?);
+        Ok(Some(Self { marker, unmarked, stop_timeout, workers }))
     }
 
     /// Returns the time that the leftovers have to end. Workers have more time than their jobs.
@@ -284,7 +311,9 @@ impl Earlier {
     fn remaining(&self, found: &[Found], until: Instant) -> Option<Remaining> {
         let workers = self.workers.len();
         let others = found.iter().filter(|(_, it)| !self.is_worker(it)).count();
-        (0 < workers + others).then_some(Remaining { workers, others, until: until.into_std() })
+        let others = others + self.unmarked.count();
+        let (until, held) = (until.into_std(), self.unmarked.held());
+        (0 < workers + others).then_some(Remaining { workers, others, until, held })
     }
 
     /// Asks all leftovers to end, and waits until they have ended or the time is over. A worker asks
@@ -300,16 +329,18 @@ impl Earlier {
                 ended.killed_jobs.extend(self.workers.drain(..).map(Left::kill));
             }
             let found = sweep::found(&self.marker).await?;
+            self.unmarked.look(&found)?;
             if self.workers.len() < keepers {
                 // Jobs outlive their worker and guard if both were killed at once.
                 keepers = self.workers.len();
-                if self.ask_orphans(&found, &mut asked) {
+                self.unmarked.ask();
+                if self.ask_orphans(&found, &mut asked) || 0 < self.unmarked.count() {
                     until = until.max(Instant::now() + self.stop_timeout);
                 }
             }
             let remaining = self.remaining(&found, until);
-            progress.send_replace(remaining);
-            let others = remaining.map(|it| it.others).unwrap_or_default();
+            progress.send_replace(remaining.clone());
+            let others = remaining.as_ref().map(|it| it.others).unwrap_or_default();
             ended.others = ended.others.max(others);
             if remaining.is_none() || self.workers.is_empty() && until <= Instant::now() {
                 return Ok(ended);
@@ -348,8 +379,9 @@ fn named(killed: &[Marked]) -> impl Iterator<Item = Killed> {
 ///
 /// The record or `/proc` cannot be read, so leftovers are unknown.
 pub(crate) async fn remaining(dir: &Path) -> io::Result<Option<Remaining>> {
-    let Some(earlier) = Earlier::of(dir)? else { return Ok(None) };
+    let Some(mut earlier) = Earlier::of(dir)? else { return Ok(None) };
     let found = sweep::found(&earlier.marker).await?;
+    earlier.unmarked.look(&found)?;
     Ok(earlier.remaining(&found, Instant::now() + earlier.limit()))
 }
 
@@ -370,12 +402,25 @@ pub(crate) async fn end_leftovers(
         Patience::AsRecorded => earlier.end(progress).await?,
         Patience::None => Leftovers::default(),
     };
-    finish(&earlier, ended).await
+    finish(&mut earlier, ended, progress).await
 }
 
-/// Kills the remaining processes.
-async fn finish(earlier: &Earlier, mut ended: Leftovers) -> io::Result<Leftovers> {
-    let killed = sweep::end_each(&earlier.marker).await?;
+/// Kills the remaining processes, and waits until none is left.
+async fn finish(
+    earlier: &mut Earlier,
+    mut ended: Leftovers,
+    progress: &watch::Sender<Option<Remaining>>,
+) -> io::Result<Leftovers> {
+    let until = Instant::now();
+    // A process without a mark is recognised by its parents, so they are seen first.
+    earlier.unmarked.look(&sweep::found(&earlier.marker).await?)?;
+    let mut killed = sweep::end_each(&earlier.marker).await?;
+    while earlier.unmarked.kill()? {
+        progress.send_replace(earlier.remaining(&[], until));
+        sleep(LOOK_EVERY).await;
+        killed.extend(sweep::end_each(&earlier.marker).await?);
+        earlier.unmarked.look(&[])?;
+    }
     ended.others = ended.others.max(killed.len());
     ended.killed = killed.len();
     let names: BTreeSet<_> = ended.killed_jobs.drain(..).chain(named(&killed)).collect();

@@ -12,7 +12,7 @@ use swarm_adapters_host::file;
 
 /// Size of a log that triggers a rotation.
 const BYTES_MAX: u64 = 16 << 20;
-/// Name of the operator's own log, beside the names of workers.
+/// Name of the operator's own log. The other logs have names of workers.
 pub(crate) const OPERATOR: &str = "operator";
 
 /// Returns the path of the log of the worker `name` in the directory `logs`.
@@ -41,7 +41,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     file::append(path)
 }
 
-/// Rotates the large logs among those of these names.
+/// Rotates the large logs of these names.
 pub(super) fn rotate_all(logs: &Path, names: &[String]) {
     for name in names {
         let path = path(logs, name);

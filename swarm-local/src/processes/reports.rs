@@ -54,6 +54,8 @@ impl Reports {
             | Event::Ready { .. }
             | Event::Version { .. }
             | Event::Jobs { .. }
+            | Event::Warned { .. }
+            | Event::Held { .. }
             | Event::Failing(_) => return false,
         };
         let Ok(job) = JobName::new(job) else { return false };

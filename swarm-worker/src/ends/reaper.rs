@@ -11,6 +11,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal,
     set_child_subreaper, waitid,
 };
+use swarm_adapters_host::channel::HeldProcess;
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
@@ -93,8 +94,8 @@ impl Reaper {
 
     /// Kills the processes that a worker has left, until none is left. The worker itself must have
     /// been waited for. Without a limit: a process of another user ends only when that user ends
-    /// it.
-    pub async fn end(&'static self, instance: &str) {
+    /// it. `held` receives such processes whenever they change.
+    pub async fn end(&'static self, instance: &str, mut held: impl FnMut(Vec<HeldProcess>)) {
         self.lock().reaped(instance);
         let mut children = signal(SignalKind::child()).ok();
         let (mut pause, mut said) = (PAUSE_MIN, BTreeSet::new());
@@ -103,12 +104,11 @@ impl Reaper {
             let pass = spawn_blocking(move || self.pass(&its)).await;
             match pass.map_err(io::Error::other).and_then(|pass| pass) {
                 Ok(Pass { has_ended: true, .. }) => return,
-                Ok(Pass { refused, .. }) => {
-                    for pid in refused.iter().filter(|pid| !said.contains(*pid)) {
-                        tracing::warn!(instance, pid, "this user may not end a process of a job");
-                    }
+                Ok(Pass { refused, .. }) if refused != said => {
+                    held(refused.iter().map(|pid| procs::held(*pid)).collect());
                     said = refused;
                 }
+                Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(instance, %error, "it is unknown which processes are left");
                     pause = PAUSE_MAX;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
 };
@@ -117,6 +118,11 @@ impl Census {
         self.of_job.get(&leader).into_iter().flatten().chain(could_be)
     }
 
+    /// Returns the number of the processes that certainly belong to the job of `leader`.
+    pub(super) fn known(&self, leader: i32) -> usize {
+        self.of_job.get(&leader).map_or(0, Vec::len)
+    }
+
     /// Returns the unattributed processes that are older than every running job.
     pub(super) fn strays(&self) -> impl Iterator<Item = &Process> {
         let first = self.started.values().min().copied().unwrap_or(u64::MAX);
@@ -216,11 +222,11 @@ fn writes(orphan: &Process, leaders: &Leaders) -> Option<i32> {
     leaders.values().find(of_orphan).map(|leader| leader.pid)
 }
 
-/// Sends a signal to exactly this process, never to another process that reuses its id.
-pub(super) fn signal(process: &Process, signal: Signal) {
-    let Ok(handle) = pidfd_open(process.pid, PidfdFlags::empty()) else { return };
+/// Sends a signal to exactly this process, never to another process that reuses its id. Returns whether
+/// this user may not.
+pub(super) fn is_refused(process: &Process, signal: Signal) -> bool {
+    let Ok(handle) = pidfd_open(process.pid, PidfdFlags::empty()) else { return false };
     let is_it = || procs::one(raw(process.pid)).is_some_and(|now| now.started == process.started);
-    if process.started == STARTED_UNKNOWN || is_it() {
-        let _ = pidfd_send_signal(&handle, signal);
-    }
+    (process.started == STARTED_UNKNOWN || is_it())
+        && pidfd_send_signal(&handle, signal) == Err(Errno::PERM)
 }

@@ -79,6 +79,8 @@ pub(crate) struct Ended {
     pub(crate) was_stopped: bool,
     /// The end of a sentence that names the limit, if the kernel killed it because memory ran out.
     pub(crate) out_of_memory: Option<String>,
+    /// The number of processes that it left when it ended by itself. They were ended as well.
+    pub(crate) left: usize,
 }
 
 /// A text that the output of a job is searched for.

@@ -1,6 +1,6 @@
 //! The worker's task that owns the guard's process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub(super) struct Keeper {
     runs: BTreeMap<JobName, Run>,
     process: Option<Process>,
     events: Events,
+    /// The warnings so far.
+    warned: BTreeSet<String>,
 }
 
 struct Run {
@@ -89,7 +91,8 @@ struct Process {
 
 impl Keeper {
     pub(super) fn new(command: GuardCommand, identity: Identity, events: Events) -> Self {
-        Self { command, identity, deadline: None, runs: BTreeMap::new(), process: None, events }
+        let (runs, warned) = (BTreeMap::new(), BTreeSet::new());
+        Self { command, identity, deadline: None, runs, process: None, events, warned }
     }
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Ask>) {
@@ -223,7 +226,8 @@ impl Keeper {
             process.unanswered = 0;
         }
         match reply {
-            Reply::Started { job, pid } => {
+            Reply::Started { job, pid, warning } => {
+                self.warn(&job, warning);
                 if let Some(run) = self.named(&job) {
                     run.group = Pid::from_raw(pid);
                     tracing::info!(%job, token = run.token.0, pid, "started");
@@ -254,14 +258,29 @@ impl Keeper {
                     self.events.emit(Event::Killed { job });
                 }
             }
-            Reply::Joined { job, end, output, was_stopped, out_of_memory } => {
-                self.done(&job, Ok(Ended { end, output, was_stopped, out_of_memory }));
+            Reply::Held { job, processes } => {
+                if self.named(&job).is_some() {
+                    if let Some(sentence) = procs::sentence(&job, &processes) {
+                        tracing::error!("{sentence}");
+                    }
+                    self.events.emit(Event::Held { job, processes });
+                }
+            }
+            Reply::Joined { job, end, output, was_stopped, out_of_memory, left } => {
+                self.done(&job, Ok(Ended { end, output, was_stopped, out_of_memory, left }));
             }
             Reply::Pong { number: _ } => {}
             Reply::RunLogFailed { reason } => {
                 tracing::warn!("the run log cannot be written; jobs continue without it: {reason}");
             }
         }
+    }
+
+    /// Warns of a program with other rights, once.
+    fn warn(&mut self, job: &str, warning: Option<String>) {
+        let Some(warning) = warning.filter(|it| self.warned.insert(it.clone())) else { return };
+        tracing::warn!(job, "{warning}");
+        self.events.emit(Event::Warned { job: job.to_owned(), reason: warning });
     }
 
     fn named(&mut self, job: &str) -> Option<&mut Run> {

@@ -90,14 +90,23 @@ impl Surroundings {
             || self.inherit.iter().any(|it| it == name)
     }
 
+    /// Returns a sentence about a program that gets other rights than this user has.
+    pub(super) fn warning(&self, argv: &[String]) -> Option<String> {
+        needs::other_rights(argv.first()?, self.dir.as_deref(), &self.path())
+    }
+
     /// Checks whether the program exists, as well as that is possible without a start.
     fn can_be_run(&self, program: &str) -> Result<(), String> {
         if let Some(dir) = self.dir.as_deref().filter(|dir| !dir.is_dir()) {
             return Err(format!("the directory {} does not exist", dir.display()));
         }
+        needs::check(program, self.dir.as_deref(), &self.path())
+    }
+
+    /// Returns the directories in which programs are looked for.
+    fn path(&self) -> OsString {
         let written = self.env.get("PATH").map(OsString::from);
-        let path = written.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        needs::check(program, self.dir.as_deref(), &path)
+        written.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
     }
 }
 

@@ -5,8 +5,11 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::getxattr;
+use rustix::process::{getegid, geteuid};
 
 /// The variable with the name of the pod's container that this process runs in. The operator sets
 /// it, and the variable with the image, in the pods that it creates.
@@ -52,6 +55,39 @@ pub(super) fn check(program: &str, dir: Option<&Path>, path: &OsString) -> Resul
             place()
         )),
     }
+}
+
+/// Returns a sentence about a program whose file gives it another user or capabilities, and about what
+/// follows. Root may end any process.
+pub(super) fn other_rights(program: &str, dir: Option<&Path>, path: &OsString) -> Option<String> {
+    const CAPABILITIES: &str = "security.capability";
+    let found = if program.contains('/') {
+        dir.unwrap_or(Path::new("")).join(program)
+    } else {
+        in_path(program, path)?
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let gets_none = status.lines().any(|line| line == "NoNewPrivs:\t1");
+    if geteuid().is_root() || gets_none {
+        return None;
+    }
+    let file = found.metadata().ok()?;
+    let mode = file.permissions().mode();
+    if mode & 0o4000 != 0 && file.uid() != geteuid().as_raw() {
+        return Some(format!(
+            "`{program}` can become another user by its setuid bit; then this user may not end it, \
+             and its job stays `stopping` until it ends"
+        ));
+    }
+    let has_capabilities = getxattr(&found, CAPABILITIES, &mut [0; 64][..]).is_ok();
+    let is_in_group = mode & 0o2000 != 0 && file.gid() != getegid().as_raw();
+    (has_capabilities || is_in_group).then(|| {
+        let cause = if has_capabilities { "capabilities" } else { "the setgid bit" };
+        format!(
+            "`{program}` gets rights by {cause} of its file: if swarm's own processes are killed, the \
+             kernel does not end it, and the next start finds it only by its process group"
+        )
+    })
 }
 
 /// Describes where this process looks for programs, for the end of a sentence.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use swarm_adapters_host::channel::HeldProcess;
 use swarm_core::JobName;
 
 /// The version of the protocol. Both ends are the same program, so another version is an error, not
@@ -135,6 +136,9 @@ pub(crate) enum Reply {
         job: String,
         /// Its first process, and its process group.
         pid: i32,
+        /// A sentence about its program, if that gets other rights than this user has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warning: Option<String>,
     },
     /// A job could not be started.
     Refused {
@@ -167,6 +171,13 @@ pub(crate) enum Reply {
         /// Its name.
         job: String,
     },
+    /// The processes of a killed job that this user may not end. Sent whenever they change.
+    Held {
+        /// The job.
+        job: String,
+        /// The processes.
+        processes: Vec<HeldProcess>,
+    },
     /// No process of a job is left.
     Joined {
         /// Its name.
@@ -183,6 +194,9 @@ pub(crate) enum Reply {
         /// The end of a sentence, if the kernel killed it because memory ran out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         out_of_memory: Option<String>,
+        /// The number of processes that it left when it ended by itself.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        left: usize,
     },
     /// The answer to a ping.
     Pong {
@@ -244,6 +258,11 @@ impl fmt::Display for End {
 fn name_of(signal: i32) -> Option<&'static str> {
     let (_, name) = SIGNALS.into_iter().find(|(number, _)| *number == signal)?;
     Some(name)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &usize) -> bool {
+    *value == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -184,7 +184,9 @@ impl Serving {
                 let surroundings = Surroundings { dir, env, inherit };
                 let start = Start { job: job.clone(), token, argv, surroundings, grace, line };
                 match self.start(start) {
-                    Ok(pid) => self.outbox.reply(Reply::Started { job, pid: raw(pid) }),
+                    Ok((pid, warning)) => {
+                        self.outbox.reply(Reply::Started { job, pid: raw(pid), warning });
+                    }
                     Err(reason) => self.outbox.reply(Reply::Refused { job, reason }),
                 }
             }

@@ -34,8 +34,8 @@ impl Look {
     }
 
     /// Returns whether a file is new or was written since the look `before`. Each file is compared
-    /// with itself only. So a file that vanished is no sign of life, and neither the time nor the
-    /// size of a file hides a write of another one.
+    /// with itself only. So a file that vanished does not count, and neither the time nor the size of a
+    /// file hides a write of another one.
     pub(super) fn has_writes_since(&self, before: &Self) -> bool {
         !self.0.is_subset(&before.0)
     }

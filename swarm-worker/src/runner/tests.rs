@@ -420,7 +420,9 @@ async fn a_permit_ends_with_its_time() {
     let (token, params, output) = (Token(1), Params::default(), Arc::default());
     let (permit, readiness) = (permit.clone(), Arc::default());
     let (runner, permit_of_job) = (None, permit.clone());
-    let job = Job { name, token, params, runner, permit: permit_of_job, stop, output, readiness };
+    let left = Arc::default();
+    let job =
+        Job { name, token, params, runner, permit: permit_of_job, stop, output, left, readiness };
     assert!(job.is_permitted());
     permit.set(boottime_ns());
     assert!(!job.is_permitted());

@@ -48,7 +48,7 @@ fn a_job_that_ignores_sigterm_is_killed_after_its_grace_and_others_run_on() {
 fn a_job_is_joined_only_when_its_daemons_are_gone_too() {
     let mut guard = Line::start("daemon");
     guard.start_job("d", &DAEMON.replace("exec sleep 600", "exit 3"));
-    assert_eq!(guard.reply(), joined("d", r#"{"code":3}"#));
+    assert_eq!(guard.reply(), joined("d", r#"{"code":3},"left":1"#));
     assert_eq!(guard.processes().len(), 1, "the guard");
     // A daemon that also hides its marks.
     let seconds = seconds(605);

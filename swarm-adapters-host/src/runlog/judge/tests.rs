@@ -16,6 +16,7 @@ fn judged(replication: Replication, lines: &[&str]) -> Verdict {
         let event = match words.next().unwrap() {
             "start" => Event::Start,
             "tick" => Event::Tick,
+            "held" => Event::Held,
             _ => Event::Stop,
         };
         let (session, token) = (run[1], run[2].parse().unwrap());
@@ -179,4 +180,15 @@ fn findings_are_counted_beyond_the_list_and_memory_stays_bounded() {
     let verdict = judge.verdict();
     assert_eq!((verdict.regressions.len(), verdict.overlaps.len()), (LISTED_MAX, LISTED_MAX));
     assert_eq!(verdict.regressions_left_out, 3_999);
+}
+
+#[test]
+fn a_run_that_could_not_be_ended_has_an_end_that_was_seen_or_may_still_run() {
+    let seen = one(&["1 a/s1/1 start", "2 a/s1/1 held", "3 a/s1/1 stop", "4 a/s2/2 start"]);
+    assert!(seen.is_good() && seen.is_complete());
+    let lines = ["1 a/s1/1 start", "2 a/s1/1 held", "4 a/s2/2 start", "5 a/s2/2 tick"];
+    let unseen = one(&lines);
+    assert!(unseen.is_good() && !unseen.is_complete());
+    let [Unseen { job, run, since }] = &unseen.unseen[..] else { panic!("{unseen:?}") };
+    assert_eq!((&**job, &*run.session, run.token, *since), ("a", "s1", 1, 2_000_000_000));
 }

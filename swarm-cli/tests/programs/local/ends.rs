@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rustix::process::{Signal, getuid};
@@ -15,10 +15,10 @@ const NOBODY: u32 = 65_533;
 
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"];
 
-/// Starts a job that becomes root. It holds a lock for as long as it lives, and writes down each start
-/// that finds the lock taken.
-const JOB: &str = r#"exec ./become --reuid=0 --regid=0 --clear-groups \
-    flock -n -E 9 "$SWARM_JOB.lock" sh -c 'echo $$ >>"$0.starts"; exec sleep 600' "$SWARM_JOB""#;
+/// The command of a job that becomes root. It holds a lock for as long as it lives, and writes down each
+/// start. A start that finds the lock taken has the exit code 9.
+const JOB: &str = r#"[./become, --reuid=0, --regid=0, --clear-groups, flock, -n, -E, "9",
+        "{job}.lock", sh, -c, "echo $$ >>$0.starts; exec sleep 600", "{job}"]"#;
 
 struct Pool {
     machine: Machine,
@@ -44,12 +44,11 @@ impl Pool {
         for path in [dir, &machine.state()] {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        let script = JOB.replace('\n', "\n            ");
         machine.write(&format!(
             "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: roots}}\nspec:\n  \
              replicas: {workers}\n  pool: {{statefulSet: {{name: w}}}}\n  worker:\n    protocol: \
-             Session\n    runner:\n      workingDir: {}\n      command:\n        - \
-             sh\n        - -c\n        - |\n            {script}\n  handover: {{policy: Exclusive, \
+             Session\n    runner:\n      workingDir: {}\n      command: {JOB}\n  \
+             handover: {{policy: Exclusive, \
              stopTimeout: 1s, lease: {{duration: 4s, renew: 1s}}}}\n  jobs: [{{name: a}}, {{name: b}}]\n",
             dir.display()
         ));
@@ -69,9 +68,13 @@ impl Pool {
 
     /// Runs another command for the pool.
     fn run(&self, words: &[&str]) -> Output {
+        self.run_with(&[words, &["--dir"]].concat(), &self.machine.state())
+    }
+
+    fn run_with(&self, words: &[&str], last: &Path) -> Output {
         let mut command = Command::new(AS_NOBODY[0]);
-        command.args(&AS_NOBODY[1..]).arg(self.program()).args(words);
-        command.arg("--dir").arg(self.machine.state()).output().unwrap()
+        command.args(&AS_NOBODY[1..]).arg(self.program()).args(words).arg(last);
+        command.output().unwrap()
     }
 
     /// The entry of a job in the list of jobs; `null` without one.
@@ -148,6 +151,53 @@ fn a_job_that_became_root_moves_only_when_its_process_has_ended() {
     assert_eq!(pool.job(moved)["worker"], "w-0");
     assert!(!["a", "b"].iter().any(|job| pool.has_met_another(job)));
     for job in ["a", "b", "c"] {
+        pool.starts(job).into_iter().for_each(end);
+    }
+}
+
+/// Neither a stop nor a new start takes a refused signal for an end.
+#[test]
+fn a_pool_with_a_job_that_became_root_ends_and_starts_only_when_its_process_has_ended() {
+    let Some(pool) = Pool::new(1) else { return };
+    let mut operator = pool.started();
+    operator.prints("settled in");
+    let processes = ["a", "b"].map(|job| pool.until_started(job, 1));
+    assert!(operator.complaints().contains("`./become` can become another user"), "once");
+    let held = |output: &Output| {
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{complaint}");
+        assert!(complaint.contains("this user may not end its process "), "{complaint}");
+        assert!(complaint.contains(" of user root; write `sudo kill "), "{complaint}");
+    };
+    held(&pool.run(&["stop"]));
+    held(&pool.run(&["stop", "--now"]));
+    for (job, process) in ["a", "b"].into_iter().zip(processes) {
+        assert_eq!(pool.job(job)["phase"], "stopping");
+        let command = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap();
+        assert!(command.starts_with("sleep"), "{command}");
+    }
+    operator.signal(Signal::KILL);
+    operator.ended();
+    for (worker, _) in pool.machine.processes() {
+        if !processes.contains(&worker) {
+            signal(worker, Signal::KILL);
+        }
+    }
+    held(&pool.run(&["stop"]));
+    let next = pool.started();
+    next.prints("an earlier run cannot be stopped: ");
+    assert_eq!(pool.run(&["status"]).status.code(), Some(3));
+    assert_eq!(["a", "b"].map(|job| pool.starts(job).len()), [1, 1]);
+    processes.into_iter().for_each(end);
+    for job in ["a", "b"] {
+        pool.until_started(job, 2);
+    }
+    assert!(!["a", "b"].iter().any(|job| pool.has_met_another(job)));
+    let verified = pool.run_with(&["verify"], &pool.machine.state().join("run.log"));
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(printed.contains("not seen: the end of a on w-0 "), "{printed}");
+    for job in ["a", "b"] {
         pool.starts(job).into_iter().for_each(end);
     }
 }

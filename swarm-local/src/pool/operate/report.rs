@@ -75,6 +75,9 @@ impl Operation {
         let dir = claim.dir.path();
         look_for_room(dir, ledger, &mut snapshot, (health, history, said), outlets);
         outlets.metrics.observe_removal(inputs.removed.jobs());
+        let held = stores.processes.held();
+        said.held(&held, &outlets.voice);
+        snapshot.status.warnings.extend(held);
         let turn = Summary::of(decision, &wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
         for sentence in said.failures.news(&snapshot.status) {

@@ -1,6 +1,6 @@
 //! The events that were reported to the user, so that each is reported once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use swarm_core::history::JobMove;
@@ -21,6 +21,10 @@ pub(super) struct Said {
     /// Number of ends of each worker.
     deaths: BTreeMap<Slot, u32>,
     pub(super) failures: Failures,
+    /// Sentences about programs of jobs, without the names of jobs.
+    warned: BTreeSet<String>,
+    /// Sentences about processes that cannot be ended.
+    held: Vec<String>,
     /// Whether the state directory took no write.
     has_no_room: bool,
     /// The jobs' workers when the pool was last settled, for the report about the changes since.
@@ -64,6 +68,23 @@ impl Said {
             None if had_none => voice.say("the workers renew their leases again"),
             Some(_) | None => {}
         }
+    }
+
+    /// Reports programs that get other rights, each program once.
+    pub(super) fn warned(&mut self, warnings: Vec<String>, voice: &Voice) {
+        for warning in warnings {
+            let program = warning.split_once(": ").map_or(&*warning, |(_, it)| it).to_owned();
+            if self.warned.insert(program) {
+                voice.complain(&warning);
+            }
+        }
+    }
+
+    /// Reports processes that newly cannot be ended.
+    pub(super) fn held(&mut self, held: &[String], voice: &Voice) {
+        let new = held.iter().filter(|sentence| !self.held.contains(sentence));
+        new.for_each(|sentence| voice.complain(sentence));
+        self.held = held.to_vec();
     }
 
     /// Tells moves, and counts them.
@@ -110,6 +131,7 @@ mod tests {
             phase: Phase::Up,
             deaths,
             last_death: None,
+            held: Vec::new(),
         };
         let mut said = Said::default();
         let mut told = |deaths: &[u32]| {

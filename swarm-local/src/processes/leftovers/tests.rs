@@ -194,7 +194,7 @@ async fn a_worker_asks_its_own_jobs_and_the_others_are_asked_at_once() {
         while !is_asked("worker") || !is_asked("orphan") {
             progress.changed().await.unwrap();
         }
-        assert!(progress.borrow().is_some_and(|it| it.workers == 1));
+        assert!(progress.borrow().as_ref().is_some_and(|it| it.workers == 1));
         assert!(!is_asked("kept"));
     };
     tokio::select! {

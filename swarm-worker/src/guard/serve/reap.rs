@@ -1,6 +1,6 @@
 //! Finds the jobs that have ended, reaps them, and kills what is left of jobs that have to end.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use rustix::process::{
@@ -16,6 +16,7 @@ use super::super::launch::raw;
 use super::super::protocol::{End, Reply};
 use super::Serving;
 use super::running::Run;
+use crate::procs;
 
 /// The minimum and the maximum pause between two checks of an ending job.
 pub(super) const CHECK_MIN: Duration = Duration::from_millis(5);
@@ -85,17 +86,26 @@ impl Serving {
         let census = Census::take(&leaders, &probes, &self.session, &mut self.memory);
         if let Ok(census) = &census {
             // The jobs of these processes have been reported as joined.
-            census.strays().for_each(|process| census::signal(process, Signal::KILL));
+            for process in census.strays() {
+                census::is_refused(process, Signal::KILL);
+            }
         }
         let now = Instant::now();
         let mut gone = Vec::new();
         for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
-            let was_killed = run.is_killed;
+            let (was_killed, held) = (run.is_killed, run.held.clone());
             if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) && run.is_known(now) {
                 gone.push(job.clone());
             }
             if run.is_killed && !was_killed {
                 self.outbox.reply(Reply::Killing { job: job.to_string() });
+            }
+            if run.held != held {
+                if held.is_empty() {
+                    self.outbox.record(job, run.token, RunEvent::Held);
+                }
+                let processes = run.held.iter().map(|pid| procs::held(*pid)).collect();
+                self.outbox.reply(Reply::Held { job: job.to_string(), processes });
             }
         }
         for job in gone {
@@ -117,12 +127,14 @@ impl Serving {
         let output = run.output_before.clone().unwrap_or_else(|| run.tail.lines());
         let job = job.to_string();
         let out_of_memory = run.out_of_memory.clone();
-        self.outbox.reply(Reply::Joined { job, end, output, was_stopped, out_of_memory });
+        let left = run.left.unwrap_or_default();
+        self.outbox.reply(Reply::Joined { job, end, output, was_stopped, out_of_memory, left });
     }
 
     /// Kills and reaps every descendant, and returns when none is left.
     pub(super) fn end_all(&mut self) {
         let mut ends: BTreeMap<i32, WaitStatus> = BTreeMap::new();
+        let mut pause = CHECK_MIN;
         loop {
             let is_unreaped = |run: &&Run| !ends.contains_key(&raw(run.leader));
             for run in self.runs.values().filter(is_unreaped) {
@@ -132,7 +144,7 @@ impl Serving {
             let leaders = leaders.map(|(job, run)| (job.as_str(), run.as_leader())).collect();
             let none = HashSet::new();
             if let Ok(census) = Census::take(&leaders, &none, &self.session, &mut self.memory) {
-                census.all().for_each(|process| census::signal(process, Signal::KILL));
+                self.kill_all(&census);
             }
             // Waits for any child, in any group. Without a child, no descendant is left:
             // every orphan becomes a child of this process.
@@ -148,10 +160,25 @@ impl Serving {
             if !is_left {
                 break;
             }
-            std::thread::sleep(CHECK_MIN);
+            std::thread::sleep(pause);
+            pause = CHECK_MAX.min(2 * pause);
         }
         for (job, run) in std::mem::take(&mut self.runs) {
             self.joined(&job, &run, ends.remove(&raw(run.leader)));
+        }
+    }
+
+    /// Kills every descendant, and records the jobs whose processes this user may not end.
+    fn kill_all(&mut self, census: &Census) {
+        let refused = census.all().filter(|it| census::is_refused(it, Signal::KILL));
+        let refused: BTreeSet<i32> = refused.map(|process| raw(process.pid)).collect();
+        for (job, run) in &mut self.runs {
+            let its = census.left(raw(run.leader)).map(|process| raw(process.pid));
+            let held: BTreeSet<i32> = its.filter(|pid| refused.contains(pid)).collect();
+            if run.held.is_empty() && !held.is_empty() {
+                self.outbox.record(job, run.token, RunEvent::Held);
+            }
+            run.held.extend(held);
         }
     }
 }

@@ -43,6 +43,10 @@ pub(super) struct Run {
     terminated: BTreeSet<i32>,
     /// Whether processes were killed because they did not end in time.
     pub(super) is_killed: bool,
+    /// The processes that should have ended, and that this user may not end.
+    pub(super) held: BTreeSet<i32>,
+    /// The number of processes that it left when it ended by itself; `None` before they are counted.
+    pub(super) left: Option<usize>,
     /// The number of checks in a row that found no process. A single check can miss a process that
     /// is forked during the check.
     pub(super) empty_checks: u32,
@@ -79,6 +83,8 @@ impl Run {
             is_terminated: false,
             terminated: BTreeSet::new(),
             is_killed: false,
+            held: BTreeSet::new(),
+            left: None,
             empty_checks: 0,
             tail,
             output_before: None,
@@ -136,14 +142,20 @@ impl Run {
         self.terminate(now);
         let is_due = self.kill_at.is_some_and(|at| at <= now);
         let mut is_empty = self.has_exited;
+        self.held.clear();
+        if self.ended_at.is_some() {
+            self.left.get_or_insert_with(|| census.known(raw(self.leader)));
+        }
         for process in census.left(raw(self.leader)) {
             is_empty = false;
             let is_outside = process.group != raw(self.leader);
             if is_due {
-                census::signal(process, Signal::KILL);
+                if census::is_refused(process, Signal::KILL) {
+                    self.held.insert(raw(process.pid));
+                }
             } else if is_outside && self.is_terminated && self.terminated.insert(raw(process.pid)) {
-                census::signal(process, Signal::TERM);
-                census::signal(process, Signal::CONT);
+                census::is_refused(process, Signal::TERM);
+                census::is_refused(process, Signal::CONT);
             }
         }
         if is_due && !is_empty {

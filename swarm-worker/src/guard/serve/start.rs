@@ -33,7 +33,8 @@ pub(super) struct Start {
 }
 
 impl Serving {
-    pub(super) fn start(&mut self, start: Start) -> Result<Pid, String> {
+    /// Starts a job. Returns its first process, and a sentence about a program with other rights.
+    pub(super) fn start(&mut self, start: Start) -> Result<(Pid, Option<String>), String> {
         let Start { job, token, argv, mut surroundings, grace, line } = start;
         let name = JobName::new(&job).map_err(|error| error.to_string())?;
         if self.runs.contains_key(&name) {
@@ -54,6 +55,7 @@ impl Serving {
         let pipe = fstat(&reader).ok().map(|pipe| pipe.st_ino);
         let output = (writer.try_clone().map_err(failed)?.into(), writer.into());
         let leader = surroundings.start(&argv, None, output)?;
+        let warning = surroundings.warning(&argv);
         self.outbox.record(&name, token, RunEvent::Start);
         self.target.begin(&name, token, leader);
         let tail = Tail::default();
@@ -66,7 +68,7 @@ impl Serving {
         });
         let run = Run::begun(leader, pipe, token, grace, surroundings, tail);
         self.runs.insert(name, run);
-        Ok(leader)
+        Ok((leader, warning))
     }
 
     /// Runs a program as one of the processes of a job. A program that cannot be started counts as

@@ -181,7 +181,8 @@ impl Task {
         let (permit, output, readiness) = (self.permit.clone(), Arc::default(), Arc::default());
         let way = self.ways.of(by.as_ref());
         let (runner, pauses) = (Arc::clone(&way.runner), pauses(&way.restarts));
-        let job = Job { name, token, params, runner: by, permit, stop, output, readiness };
+        let left = Arc::default();
+        let job = Job { name, token, params, runner: by, permit, stop, output, left, readiness };
         let (phase, is_up, is_newest) = (JobPhase::Queued, false, true);
         let report = JobReport { token, phase, is_up, is_newest, restarts: 0, last_exit: None };
         self.outlets.reports.lock().insert(job.name.clone(), report);
@@ -368,7 +369,7 @@ impl Task {
     fn restart(&mut self, name: JobName, mut entry: Entry, outcome: Outcome) {
         self.has_changed = true;
         let exit = match outcome {
-            Outcome::Ended | Outcome::Stopped => "ended by itself".to_owned(),
+            Outcome::Ended | Outcome::Stopped => ended(entry.job.left()),
             Outcome::Failed(sentence) => sentence,
         };
         let Restarts { limit, pause_max, .. } = self.ways.of(entry.job.runner.as_ref()).restarts;
@@ -523,4 +524,13 @@ pub(super) fn pauses(restarts: &Restarts) -> ExponentialBackoff {
         .without_max_times()
         .with_jitter()
         .build()
+}
+/// Describes the end of a run without a failure that left this many processes.
+fn ended(left: usize) -> String {
+    let left = match left {
+        0 => return "ended by itself".to_owned(),
+        1 => "1 process, which was killed".to_owned(),
+        left => format!("{left} processes, which were killed"),
+    };
+    format!("ended by itself and left {left}: run it in the foreground")
 }

@@ -404,7 +404,10 @@ pub const PLACES: &[Place] = &[
             Shown::new(&["/replicas"], "names of the replicas, times and their shares"),
             Shown::new(&["/metrics"], "numbers of jobs and workers, with the labels below"),
             Shown::new(&["name", "namespace"], "the names of all Swarms"),
-            Shown::new(&["ready", "reason", "request", "result", "state"], "words of fixed lists"),
+            Shown::new(
+                &["cause", "ready", "reason", "request", "result", "state"],
+                "words of fixed lists",
+            ),
         ],
     },
 ];
