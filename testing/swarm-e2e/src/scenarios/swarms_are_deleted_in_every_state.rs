@@ -164,12 +164,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let all: Vec<_> = [settled()].into_iter().chain(refused()).collect();
     let contexts = contexts(&context, &all).await?;
-    for (case, context) in all.iter().zip(&contexts) {
-        context.apply(&case.manifest()).await.context(case.name)?;
-    }
-    for (case, context) in all.iter().zip(&contexts) {
-        reported(context, case).await?;
-    }
+    create(&all, &contexts).await?;
     let mut late = Vec::new();
     for (case, context) in all.iter().zip(&contexts).skip(1) {
         if let Err(error) = deleted(context, case).await {
@@ -196,6 +191,22 @@ async fn contexts(context: &Context, all: &[Case]) -> Result<Vec<Context>> {
     }
     let of = |case: &Case| case.namespace.and_then(|name| own.get(name)).unwrap_or(context).clone();
     Ok(all.iter().map(of).collect())
+}
+
+/// Creates all cases, and waits until each is reported. The first one has its pool before another one
+/// asks for that pool.
+async fn create(all: &[Case], contexts: &[Context]) -> Result<()> {
+    let all = || all.iter().zip(contexts);
+    for (n, (case, context)) in all().enumerate() {
+        context.apply(&case.manifest()).await.context(case.name)?;
+        if n == 0 {
+            reported(context, case).await?;
+        }
+    }
+    for (case, context) in all() {
+        reported(context, case).await?;
+    }
+    Ok(())
 }
 
 async fn reported(context: &Context, case: &Case) -> Result<()> {
@@ -244,12 +255,7 @@ async fn documented_uninstall(context: &Context, all: &[Case], contexts: &[Conte
     // find the ledger unchanged, just before the operator removes it.
     let ledger = ["swarmledgers.swarm.k8slab.info", "statefulset.unreadable"];
     context.kubectl(&[&["delete", "--ignore-not-found"], &ledger[..]].concat()).await?;
-    for (case, context) in all.iter().zip(contexts) {
-        context.apply(&case.manifest()).await.context(case.name)?;
-    }
-    for (case, context) in all.iter().zip(contexts) {
-        reported(context, case).await?;
-    }
+    create(all, contexts).await?;
     let start = Instant::now();
     let delete = ["delete", "swarms", "--all", "--all-namespaces", "--timeout=5m"];
     context.cluster.kubectl(&delete).await?;
