@@ -20,8 +20,7 @@ pub use unmarked::{Group, Unmarked};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The identity of a process until the next boot: its id, and its start in clock ticks since boot.
-pub(crate) type Identity = (i32, u64);
+use crate::procs::Identity;
 
 /// The number of looks in a row without any process of an instance that prove its end. A single
 /// look can miss a process that starts or moves during the look.

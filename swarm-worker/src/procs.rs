@@ -4,10 +4,15 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, getsid, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, getpid, getsid, waitid, waitpid,
+};
 use swarm_adapters_host::caller::MOUNT_PROC;
 use swarm_adapters_host::channel::HeldProcess;
 use swarm_view::held::{self, Held};
+
+/// The identity of a process until the next boot: its id, and its start in clock ticks since boot.
+pub(crate) type Identity = (i32, u64);
 
 /// A process as its `stat` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +52,9 @@ pub(crate) const STARTED_UNKNOWN: u64 = u64::MAX;
 pub(crate) fn children() -> io::Result<Vec<Process>> {
     // The order matters: each child that `/proc` shows is then in the second list.
     let listed = children_of_this()?;
-    let me = raw(getpid());
+    let me = getpid().as_raw_pid();
     let mut children: Vec<_> = all()?.into_iter().filter(|it| it.parent == me).collect();
-    let shown: HashSet<_> = children.iter().map(|it| raw(it.pid)).collect();
+    let shown: HashSet<_> = children.iter().map(|it| it.pid.as_raw_pid()).collect();
     let hidden = listed.into_iter().filter(|pid| !shown.contains(pid));
     children.extend(hidden.filter_map(hidden_child).filter(|it| it.parent == me));
     Ok(children)
@@ -75,14 +80,23 @@ pub(crate) fn hidden_child(pid: i32) -> Option<Process> {
     let id = Pid::from_raw(pid)?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let is_zombie = waitid(WaitId::Pid(id), options).ok()?.is_some();
-    let group = getpgid(Some(id)).map_or(0, raw);
-    let (parent, started) = (raw(getpid()), STARTED_UNKNOWN);
-    let session = getsid(Some(id)).map_or(0, raw);
+    let group = getpgid(Some(id)).map_or(0, Pid::as_raw_pid);
+    let (parent, started) = (getpid().as_raw_pid(), STARTED_UNKNOWN);
+    let session = getsid(Some(id)).map_or(0, Pid::as_raw_pid);
     Some(Process { pid: id, parent, group, session, is_zombie, started })
 }
 
-fn raw(pid: Pid) -> i32 {
-    pid.as_raw_nonzero().get()
+/// Reaps a child, and returns whether it has ended. A process whose first thread has ended looks like
+/// one that has ended, but goes on.
+pub(crate) fn is_reaped(child: Pid) -> bool {
+    !matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(None))
+}
+
+impl Process {
+    /// Returns its identity.
+    pub(crate) fn identity(&self) -> Identity {
+        (self.pid.as_raw_pid(), self.started)
+    }
 }
 
 /// Returns the ids of the children of this process, of all its threads. Children that `/proc` hides

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal,
-    set_child_subreaper, waitid,
+    Pid, PidfdFlags, Signal, getpgrp, getpid, pidfd_open, pidfd_send_signal, set_child_subreaper,
 };
 use swarm_adapters_host::channel::HeldProcess;
 use tokio::process::Child;
@@ -17,8 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::{Ends, Identity, Look};
-use crate::procs::{self, Process};
+use super::{Ends, Look};
+use crate::procs::{self, Identity, Process, is_reaped};
 use crate::sweep::{self, INSTANCE, Marker};
 
 /// The minimum and the maximum pause between two looks. The end of an orphan causes one at once.
@@ -55,7 +54,7 @@ impl Reaper {
         if let Some(reaper) = REAPER.get() {
             return Ok(reaper);
         }
-        let inherited = procs::children()?.iter().map(identity).collect();
+        let inherited = procs::children()?.iter().map(Process::identity).collect();
         Ok(REAPER.get_or_init(|| Self { ends: Mutex::default(), inherited }))
     }
 
@@ -142,14 +141,14 @@ impl Reaper {
         let workers: BTreeMap<i32, Identity> = ends.running().map(|(_, it)| (it.0, it)).collect();
         let mut look = Look::default();
         for child in children {
-            let (identity, pid) = (identity(&child), child.pid);
+            let (identity, pid) = (child.identity(), child.pid);
             let is_worker = workers.get(&identity.0).is_some_and(|it| it.1 == 0 || *it == identity);
             if is_worker || self.inherited.contains(&identity) {
                 continue;
             }
             let named = procs::value(pid, INSTANCE).filter(|instance| ends.knows(instance));
             // This process starts workers in groups of their own, and everything else in its own.
-            if child.group == raw(getpgrp()) && named.is_none() {
+            if child.group == getpgrp().as_raw_pid() && named.is_none() {
                 continue;
             }
             if !(child.is_zombie && is_reaped(pid)) {
@@ -171,13 +170,6 @@ impl Reaper {
     }
 }
 
-/// Reaps a child, and returns whether it has ended. A process whose first thread has ended looks like
-/// one that has ended, but goes on.
-fn is_reaped(pid: Pid) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    !matches!(waitid(WaitId::Pid(pid), options), Ok(None))
-}
-
 /// Kills an orphan, and returns whether this user may not. An orphan keeps its id until this process
 /// reaps it.
 fn is_refused((pid, _): Identity) -> bool {
@@ -185,12 +177,4 @@ fn is_refused((pid, _): Identity) -> bool {
     let killed = pidfd_open(pid, PidfdFlags::empty())
         .and_then(|process| pidfd_send_signal(process.as_fd(), Signal::KILL));
     killed == Err(Errno::PERM)
-}
-
-fn identity(process: &Process) -> Identity {
-    (raw(process.pid), process.started)
-}
-
-fn raw(pid: Pid) -> i32 {
-    pid.as_raw_nonzero().get()
 }

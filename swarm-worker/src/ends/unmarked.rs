@@ -8,8 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use swarm_adapters_host::channel::HeldProcess;
 
-use super::Identity;
-use crate::procs::{self, Process};
+use crate::procs::{self, Identity, Process};
 use crate::sweep::{self, Marked, RUN};
 
 /// The group of a job's processes, by its first process.
@@ -58,18 +57,18 @@ impl Unmarked {
     /// If `/proc` cannot be read.
     pub fn look(&mut self, marked: &[(OwnedFd, Marked)]) -> io::Result<()> {
         let spared = procs::line_of(getpid());
-        let marked: BTreeSet<i32> = marked.iter().map(|(_, it)| raw(it.pid)).collect();
+        let marked: BTreeSet<i32> = marked.iter().map(|(_, it)| it.pid.as_raw_pid()).collect();
         let all: BTreeMap<i32, Process> =
-            procs::all()?.into_iter().map(|it| (raw(it.pid), it)).collect();
+            procs::all()?.into_iter().map(|it| (it.pid.as_raw_pid(), it)).collect();
         let is_left = |process: &&Process| {
             !process.is_zombie
                 && !spared.contains(&process.pid)
-                && !marked.contains(&raw(process.pid))
-                && (self.found.contains(&identity(process))
+                && !marked.contains(&process.pid.as_raw_pid())
+                && (self.found.contains(&process.identity())
                     || (in_group(process, &self.groups, &all) || is_below(process, &marked, &all))
                         && procs::value(process.pid, RUN).is_none())
         };
-        self.found = all.values().filter(is_left).map(identity).collect();
+        self.found = all.values().filter(is_left).map(Process::identity).collect();
         self.refused.retain(|pid| self.found.iter().any(|it| it.0 == *pid));
         Ok(())
     }
@@ -141,14 +140,6 @@ fn pinned((pid, started): Identity) -> Option<OwnedFd> {
     procs::one(pid).filter(|now| now.started == started).map(|_| process)
 }
 
-fn identity(process: &Process) -> Identity {
-    (raw(process.pid), process.started)
-}
-
-fn raw(pid: Pid) -> i32 {
-    pid.as_raw_nonzero().get()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,14 +154,14 @@ mod tests {
         let group = |id, started| (id, Group { id, started, session: 1 });
         let groups = HashMap::from([group(7, 50), group(9, 50)]);
         let all = [process(7, 1, 7, 50), process(8, 1, 7, 60), process(9, 1, 9, 70)];
-        let all: BTreeMap<_, _> = all.into_iter().map(|it| (raw(it.pid), it)).collect();
+        let all: BTreeMap<_, _> = all.into_iter().map(|it| (it.pid.as_raw_pid(), it)).collect();
         let known = |it: &Process| in_group(it, &groups, &all);
         assert!(all.values().map(known).eq([true, true, false]), "another one has the id 9");
         assert!(!known(&process(8, 1, 7, 40)), "older");
         assert!(!known(&Process { session: 2, ..process(8, 1, 7, 60) }));
         // The environment of a process that does not exist cannot be read.
         assert!(in_group(&process(i32::MAX, 1, 7, 60), &groups, &BTreeMap::new()));
-        let me = raw(getpid());
+        let me = getpid().as_raw_pid();
         assert!(!in_group(&process(me, 1, 7, 60), &groups, &BTreeMap::new()), "anybody's");
     }
 
@@ -178,7 +169,7 @@ mod tests {
     fn a_process_below_a_marked_one_is_found_whatever_parents_say() {
         let all =
             [process(2, 1, 2, 0), process(3, 2, 3, 0), process(4, 5, 4, 0), process(5, 4, 5, 0)];
-        let all: BTreeMap<_, _> = all.into_iter().map(|it| (raw(it.pid), it)).collect();
+        let all: BTreeMap<_, _> = all.into_iter().map(|it| (it.pid.as_raw_pid(), it)).collect();
         let below = |pid: i32| is_below(&all[&pid], &BTreeSet::from([2]), &all);
         assert_eq!([2, 3, 4].map(below), [false, true, false]);
     }

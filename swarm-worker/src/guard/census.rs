@@ -5,11 +5,9 @@ use std::fs;
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
-};
+use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-use crate::procs::{self, Process, STARTED_UNKNOWN};
+use crate::procs::{self, Identity, Process, STARTED_UNKNOWN, is_reaped};
 use crate::sweep::SESSION;
 
 /// The variable that names a job in the environment of its processes.
@@ -26,9 +24,6 @@ pub(super) struct Leader {
 
 /// The running jobs, by name.
 pub(super) type Leaders<'a> = BTreeMap<&'a str, Leader>;
-
-/// The identity of a process until the next boot: its id and its start time.
-type Identity = (i32, u64);
 
 /// Remembers the job of every process that was seen, so that a process that hides later is still
 /// attributed.
@@ -68,16 +63,17 @@ impl Census {
         for process in all {
             children.entry(process.parent).or_default().push(process);
         }
-        let shown: HashSet<i32> = children.get(&raw(me)).into_iter().flatten().map(of_id).collect();
+        let shown: HashSet<i32> =
+            children.get(&me.as_raw_pid()).into_iter().flatten().map(of_id).collect();
         let hidden =
             mine.into_iter().filter(|pid| !shown.contains(pid) && !is_leader.contains(pid));
         // A child whose start is unknown may belong to any job.
         let hidden: Vec<_> = hidden.filter_map(procs::hidden_child).collect();
-        children.entry(raw(me)).or_default().extend(hidden);
+        children.entry(me.as_raw_pid()).or_default().extend(hidden);
         let mut census = Self::default();
         let mut unknown = Vec::new();
-        for child in children.remove(&raw(me)).unwrap_or_default() {
-            let pid = raw(child.pid);
+        for child in children.remove(&me.as_raw_pid()).unwrap_or_default() {
+            let pid = child.pid.as_raw_pid();
             if is_leader.contains(&pid) {
                 census.started.insert(pid, child.started);
             } else if child.is_zombie && (probes.contains(&pid) || is_reaped(child.pid)) {
@@ -140,11 +136,10 @@ impl Memory {
     /// Adds the results of a census. A census can miss a process, so earlier entries stay while
     /// their processes live.
     fn keep(&mut self, census: &Census, is_leader: &HashSet<i32>) {
-        let identity = |process: &Process| (raw(process.pid), process.started);
         let found: HashMap<_, _> = census
             .of_job
             .iter()
-            .flat_map(|(leader, all)| all.iter().map(move |it| (identity(it), *leader)))
+            .flat_map(|(leader, all)| all.iter().map(move |it| (it.identity(), *leader)))
             .collect();
         self.0.retain(|known, leader| {
             let lives = || procs::one(known.0).is_some_and(|now| now.started == known.1);
@@ -160,7 +155,7 @@ fn tree(first: Process, children: &HashMap<i32, Vec<Process>>) -> Vec<Process> {
     let mut rest = vec![first];
     let mut tree = Vec::new();
     while let Some(process) = rest.pop() {
-        rest.extend(children.get(&raw(process.pid)).into_iter().flatten());
+        rest.extend(children.get(&process.pid.as_raw_pid()).into_iter().flatten());
         tree.extend(Some(process).filter(|process| !process.is_zombie));
     }
     tree
@@ -177,7 +172,7 @@ fn owner_of(
 ) -> Option<i32> {
     let by_group = |it: &Process| Some(it.group).filter(|group| is_leader.contains(group));
     let known = |it: &Process| {
-        let leader = memory.0.get(&(raw(it.pid), it.started)).copied();
+        let leader = memory.0.get(&it.identity()).copied();
         leader.filter(|leader| is_leader.contains(leader))
     };
     let first_of = |find: &dyn Fn(&Process) -> Option<i32>| tree.iter().find_map(find);
@@ -187,18 +182,8 @@ fn owner_of(
         .or_else(|| first_of(&|it| writes(it, leaders)))
 }
 
-/// Reaps a child, and returns whether it has ended. A process whose first thread has ended looks like
-/// one that has ended, but goes on.
-fn is_reaped(pid: Pid) -> bool {
-    !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
-}
-
 fn of_id(process: &Process) -> i32 {
-    raw(process.pid)
-}
-
-fn raw(pid: Pid) -> i32 {
-    pid.as_raw_nonzero().get()
+    process.pid.as_raw_pid()
 }
 
 /// Finds the job that an orphan was started for in the orphan's environment.
@@ -226,7 +211,8 @@ fn writes(orphan: &Process, leaders: &Leaders) -> Option<i32> {
 /// this user may not.
 pub(super) fn is_refused(process: &Process, signal: Signal) -> bool {
     let Ok(handle) = pidfd_open(process.pid, PidfdFlags::empty()) else { return false };
-    let is_it = || procs::one(raw(process.pid)).is_some_and(|now| now.started == process.started);
+    let is_it =
+        || procs::one(process.pid.as_raw_pid()).is_some_and(|now| now.started == process.started);
     (process.started == STARTED_UNKNOWN || is_it())
         && pidfd_send_signal(&handle, signal) == Err(Errno::PERM)
 }

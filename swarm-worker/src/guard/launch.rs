@@ -62,7 +62,7 @@ impl Surroundings {
         self.can_be_run(program)?;
         // The process requests its parent-death signal, and then becomes the program.
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-        arguments.extend(["exec".into(), raw(getpid()).to_string().into()]);
+        arguments.extend(["exec".into(), getpid().as_raw_pid().to_string().into()]);
         arguments
             .extend(caller::open_files_of_jobs().map(|it| format!("--open-files={it}").into()));
         arguments.push("--".into());
@@ -72,7 +72,7 @@ impl Surroundings {
         let inherited = std::env::vars_os().filter(|(name, _)| self.inherits(name));
         command.args(arguments).args(argv).env_clear().envs(inherited).envs(&self.env);
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        command.process_group(leader.map_or(0, raw));
+        command.process_group(leader.map_or(0, Pid::as_raw_pid));
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
@@ -108,8 +108,4 @@ impl Surroundings {
         let written = self.env.get("PATH").map(OsString::from);
         written.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
     }
-}
-
-pub(super) fn raw(pid: Pid) -> i32 {
-    pid.as_raw_nonzero().get()
 }

@@ -27,7 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::asked::{Asked, Ends};
 use super::census::Memory;
-use super::launch::{Surroundings, raw};
+use super::launch::Surroundings;
 use super::oom::Kills;
 use super::outbox::Outbox;
 use super::output::{Output, Seen, Target};
@@ -185,7 +185,7 @@ impl Serving {
                 let start = Start { job: job.clone(), token, argv, surroundings, grace, line };
                 match self.start(start) {
                     Ok((pid, warning)) => {
-                        self.outbox.reply(Reply::Started { job, pid: raw(pid), warning });
+                        self.outbox.reply(Reply::Started { job, pid: pid.as_raw_pid(), warning });
                     }
                     Err(reason) => self.outbox.reply(Reply::Refused { job, reason }),
                 }

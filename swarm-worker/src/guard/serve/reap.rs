@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use rustix::process::{
-    Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, WaitStatus, kill_process_group, wait,
-    waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, WaitStatus, kill_process_group,
+    wait, waitid, waitpid,
 };
 use swarm_adapters_host::runlog::RunEvent;
 use swarm_core::JobName;
 use tokio::time::Instant;
 
 use super::super::census::{self, Census};
-use super::super::launch::raw;
 use super::super::protocol::{End, Reply};
 use super::Serving;
 use super::running::Run;
@@ -82,7 +81,7 @@ impl Serving {
         self.check_at = None;
         let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), run.as_leader())).collect();
         // If `/proc` cannot be read, every job counts as running.
-        let probes = self.runs.values().filter_map(|run| run.probe.map(raw)).collect();
+        let probes = self.runs.values().filter_map(|run| run.probe.map(Pid::as_raw_pid)).collect();
         let census = Census::take(&leaders, &probes, &self.session, &mut self.memory);
         if let Ok(census) = &census {
             // The jobs of these processes have been reported as joined.
@@ -136,7 +135,7 @@ impl Serving {
         let mut ends: BTreeMap<i32, WaitStatus> = BTreeMap::new();
         let mut pause = CHECK_MIN;
         loop {
-            let is_unreaped = |run: &&Run| !ends.contains_key(&raw(run.leader));
+            let is_unreaped = |run: &&Run| !ends.contains_key(&run.leader.as_raw_pid());
             for run in self.runs.values().filter(is_unreaped) {
                 let _ = kill_process_group(run.leader, Signal::KILL);
             }
@@ -151,7 +150,7 @@ impl Serving {
             let is_left = loop {
                 match wait(WaitOptions::NOHANG) {
                     Ok(Some((pid, status))) => {
-                        ends.insert(raw(pid), status);
+                        ends.insert(pid.as_raw_pid(), status);
                     }
                     Ok(None) => break true,
                     Err(_) => break false,
@@ -164,16 +163,16 @@ impl Serving {
             pause = CHECK_MAX.min(2 * pause);
         }
         for (job, run) in std::mem::take(&mut self.runs) {
-            self.joined(&job, &run, ends.remove(&raw(run.leader)));
+            self.joined(&job, &run, ends.remove(&run.leader.as_raw_pid()));
         }
     }
 
     /// Kills every descendant, and records the jobs whose processes this user may not end.
     fn kill_all(&mut self, census: &Census) {
         let refused = census.all().filter(|it| census::is_refused(it, Signal::KILL));
-        let refused: BTreeSet<i32> = refused.map(|process| raw(process.pid)).collect();
+        let refused: BTreeSet<i32> = refused.map(|process| process.pid.as_raw_pid()).collect();
         for (job, run) in &mut self.runs {
-            let its = census.left(raw(run.leader)).map(|process| raw(process.pid));
+            let its = census.left(run.leader.as_raw_pid()).map(|process| process.pid.as_raw_pid());
             let held: BTreeSet<i32> = its.filter(|pid| refused.contains(pid)).collect();
             if run.held.is_empty() && !held.is_empty() {
                 self.outbox.record(job, run.token, RunEvent::Held);

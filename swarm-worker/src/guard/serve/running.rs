@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::super::asked::{Asked, STOPPED_WITHIN};
 use super::super::census::{self, Census, Leader};
-use super::super::launch::{Surroundings, raw};
+use super::super::launch::Surroundings;
 use super::super::output::Tail;
 
 /// The time within which a signal to all processes reaches every one of them. A job may end before
@@ -93,7 +93,7 @@ impl Run {
     }
 
     pub(super) fn as_leader(&self) -> Leader {
-        Leader { pid: raw(self.leader), output: self.pipe }
+        Leader { pid: self.leader.as_raw_pid(), output: self.pipe }
     }
 
     /// Asks the job to end: every process of its group gets SIGTERM once, and the other processes
@@ -144,16 +144,19 @@ impl Run {
         let mut is_empty = self.has_exited;
         self.held.clear();
         if self.ended_at.is_some() {
-            self.left.get_or_insert_with(|| census.known(raw(self.leader)));
+            self.left.get_or_insert_with(|| census.known(self.leader.as_raw_pid()));
         }
-        for process in census.left(raw(self.leader)) {
+        for process in census.left(self.leader.as_raw_pid()) {
             is_empty = false;
-            let is_outside = process.group != raw(self.leader);
+            let is_outside = process.group != self.leader.as_raw_pid();
             if is_due {
                 if census::is_refused(process, Signal::KILL) {
-                    self.held.insert(raw(process.pid));
+                    self.held.insert(process.pid.as_raw_pid());
                 }
-            } else if is_outside && self.is_terminated && self.terminated.insert(raw(process.pid)) {
+            } else if is_outside
+                && self.is_terminated
+                && self.terminated.insert(process.pid.as_raw_pid())
+            {
                 census::is_refused(process, Signal::TERM);
                 census::is_refused(process, Signal::CONT);
             }
