@@ -87,8 +87,8 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
             let is_done = async || {
                 let name = args.named.get();
                 let pool = one(proxy, &namespace, name, Reach::Jobs(&[])).await?;
-                let swarm = &pool.swarm;
-                if pool.out_of_date.is_some() || !is_settled(swarm) || !is_healthy(swarm) {
+                let judged = Judged::of(&pool);
+                if !judged.is_settled() || !judged.is_healthy() {
                     return Ok(false);
                 }
                 let pool = one(proxy, &namespace, name, Reach::All).await?;
@@ -109,7 +109,7 @@ async fn answer(args: &StatusArgs, proxy: &Proxy, namespace: &str) -> Result<Ans
     let states = workers::states(&pool, &nodes);
     let phases = by_phase(&pool);
     let is_good = is_sound(&pool, &phases)
-        && if args.wait { is_settled(&pool.swarm) } else { removal(&pool.swarm).is_none() };
+        && if args.wait { Judged::of(&pool).is_settled() } else { removal(&pool.swarm).is_none() };
     let names = || vec![pool.swarm.metadata.name.clone()];
     let shown = document(&pool, &states, &phases);
     let (namespace, name) = pool.place();
@@ -135,44 +135,71 @@ async fn list(args: &StatusArgs, proxy: &Proxy, path: &str) -> Result<Answer, Fa
         return Err(Failure::No("no Swarm was found; -A looks in all namespaces".to_owned()));
     }
     let now = proxy.now();
-    let listed = swarms.iter().map(|it| Listed(it, operators.out_of_date(it, None, false, now)));
-    let listed: Vec<_> = listed.collect();
+    let out_of_date = swarms.iter().map(|it| operators.out_of_date(it, None, false, now));
+    let out_of_date: Vec<_> = out_of_date.collect();
+    let listed = swarms.iter().zip(&out_of_date);
+    let listed: Vec<_> = listed
+        .map(|(swarm, out_of_date)| Judged { swarm, out_of_date: out_of_date.as_ref() })
+        .collect();
     let document = || json!(Overview::Swarms { swarms: listed.iter().map(summary).collect() });
     let names = || {
         let all = swarms.iter().map(|it| &it.metadata);
         all.map(|it| format!("{}/{}", it.namespace, it.name)).collect()
     };
-    let is_good = listed.iter().all(Listed::is_all_well);
+    let is_good = listed.iter().all(Judged::is_all_well);
     Ok(args.display.answer(is_good, |_| lines(&listed), document, names)?)
 }
 
-/// A Swarm, and the reason why its status may be wrong now.
-struct Listed<'a>(&'a SwarmObject, Option<OutOfDate>);
+/// A Swarm, and the reason why its status may be wrong now. With a reason, nothing is called well.
+pub(super) struct Judged<'a> {
+    swarm: &'a SwarmObject,
+    out_of_date: Option<&'a OutOfDate>,
+}
 
-impl Listed<'_> {
-    fn is_healthy(&self) -> bool {
-        self.1.is_none() && is_healthy(self.0)
+impl<'a> Judged<'a> {
+    pub(super) fn of(pool: &'a LivePool) -> Self {
+        Self { swarm: &pool.swarm, out_of_date: pool.out_of_date.as_ref() }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.out_of_date.is_none() && self.swarm.is("Ready")
+    }
+
+    /// Whether the operator has seen the newest spec, and has nothing left to do.
+    fn is_settled(&self) -> bool {
+        let Self { swarm, .. } = self;
+        swarm.status.observed_generation == swarm.metadata.generation && self.is_ready()
+    }
+
+    /// Whether no job fails, and nothing is wrong that does not pass by itself.
+    pub(super) fn is_healthy(&self) -> bool {
+        let Self { swarm, out_of_date } = self;
+        out_of_date.is_none()
+            && (swarm.is("Ready") || is_in_course(swarm))
+            // Plain workers report nothing, so it is `Unknown` then.
+            && swarm.condition("Healthy").is_none_or(|it| it.status != "False")
+            && swarm.status.failing == 0
     }
 
     /// Whether it is healthy, and no edit has just removed many jobs.
     fn is_all_well(&self) -> bool {
-        self.is_healthy() && removal(self.0).is_none()
+        self.is_healthy() && removal(self.swarm).is_none()
     }
 
     /// Returns the most important fact in a word.
-    fn standing(&self) -> &str {
-        self.1.as_ref().map_or_else(|| standing(self.0), |it| &it.reason)
+    fn standing(&self) -> &'a str {
+        self.out_of_date.map_or_else(|| standing(self.swarm), |it| &it.reason)
     }
 }
 
-fn lines(swarms: &[Listed<'_>]) -> String {
+fn lines(swarms: &[Judged<'_>]) -> String {
     let heads = ["NAMESPACE", "NAME", "STATUS", "JOBS", "WORKERS", "FAILING", columns::REASON];
     let mut rows = vec![row(heads)];
     rows.extend(swarms.iter().map(|listed| {
-        let Listed(it, out_of_date) = listed;
+        let Judged { swarm: it, out_of_date } = listed;
         let (meta, status) = (&it.metadata, &it.status);
         let ready = it.condition("Ready").map(|it| it.message.clone());
-        let out_of_date = out_of_date.as_ref().map(|it| it.message.clone());
+        let out_of_date = out_of_date.map(|it| it.message.clone());
         vec![
             meta.namespace.clone(),
             meta.name.clone(),
@@ -186,23 +213,10 @@ fn lines(swarms: &[Listed<'_>]) -> String {
     whole_table(rows)
 }
 
-/// Whether the operator has seen the newest spec, and has nothing left to do.
-fn is_settled(swarm: &SwarmObject) -> bool {
-    swarm.status.observed_generation == swarm.metadata.generation && swarm.is("Ready")
-}
-
 /// Whether the Swarm is not ready, and gets there by itself.
 pub(super) fn is_in_course(swarm: &SwarmObject) -> bool {
     let is_course = |it: &Condition| COURSES.contains(&it.reason.as_str());
     !swarm.is("Ready") && swarm.condition("Ready").is_some_and(is_course)
-}
-
-/// Whether no job fails, and nothing is wrong that does not pass by itself.
-pub(super) fn is_healthy(swarm: &SwarmObject) -> bool {
-    (swarm.is("Ready") || is_in_course(swarm))
-        // Plain workers report nothing, so it is `Unknown` then.
-        && swarm.condition("Healthy").is_none_or(|it| it.status != "False")
-        && swarm.status.failing == 0
 }
 
 /// Returns the sentence about an edit within the last hour that removed many jobs.
@@ -214,8 +228,7 @@ fn removal(swarm: &SwarmObject) -> Option<&str> {
 /// Whether a pool is healthy also by the reports of its workers, which are newer than the status.
 fn is_sound(pool: &LivePool, phases: &Phases) -> bool {
     let is_failing = phases.iter().any(|(phase, _)| *phase == JobPhase::Failing);
-    let is_young = pool.out_of_date.is_none();
-    is_young && is_healthy(&pool.swarm) && !is_failing && pool.lost().is_empty()
+    Judged::of(pool).is_healthy() && !is_failing && pool.lost().is_empty()
 }
 
 /// Describes the workers whose sessions are silent or over, if there are some.
@@ -319,17 +332,17 @@ fn guarantee(swarm: &SwarmObject) -> String {
     format!("{policy}, lease {}", swarm.lease_duration())
 }
 
-fn summary(listed: &Listed<'_>) -> Summary {
-    let Listed(swarm, out_of_date) = listed;
+fn summary(listed: &Judged<'_>) -> Summary {
+    let Judged { swarm, out_of_date } = listed;
     Summary {
         name: swarm.metadata.name.clone(),
         namespace: swarm.metadata.namespace.clone(),
         status: listed.standing().to_owned(),
-        ready: out_of_date.is_none() && swarm.is("Ready"),
-        settled: out_of_date.is_none() && is_settled(swarm),
+        ready: listed.is_ready(),
+        settled: listed.is_settled(),
         healthy: listed.is_healthy(),
         conditions: swarm.status.conditions.clone(),
-        out_of_date: out_of_date.clone(),
+        out_of_date: out_of_date.cloned(),
     }
 }
 
@@ -378,18 +391,15 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
             _ => {}
         }
     }
+    let judged = Judged::of(pool);
     Status {
         name: metadata.name.clone(),
         namespace: Some(metadata.namespace.clone()),
         operator: pool.operator.clone(),
         revision: pool.ledger.revision(),
-        status: pool
-            .out_of_date
-            .as_ref()
-            .map_or_else(|| standing(&pool.swarm), |it| &it.reason)
-            .to_owned(),
-        ready: pool.out_of_date.is_none() && pool.swarm.is("Ready"),
-        settled: pool.out_of_date.is_none() && is_settled(&pool.swarm),
+        status: judged.standing().to_owned(),
+        ready: judged.is_ready(),
+        settled: judged.is_settled(),
         healthy: is_sound(pool, phases),
         guarantee: guarantee(&pool.swarm),
         reason: ready.map_or("Unknown", |it| &it.reason).to_owned().into(),

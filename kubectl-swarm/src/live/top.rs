@@ -110,7 +110,7 @@ fn swarm(
     document.name = format!("{}/{}", pool.swarm.metadata.namespace, document.name);
     document.settled =
         pool.swarm.condition("Ready").is_some() && !status::is_in_course(&pool.swarm);
-    document.healthy = pool.out_of_date.is_none() && status::is_healthy(&pool.swarm);
+    document.healthy = status::Judged::of(pool).is_healthy();
     let hidden = pool.hidden.iter().map(|sentence| format!("{NOT_VISIBLE}: {sentence}"));
     document.warnings.extend(hidden.chain(pool.without_episodes.clone()));
     let suspended = pool.jobs().filter(|job| job.phase == JobPhase::Suspended);
