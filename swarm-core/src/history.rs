@@ -229,6 +229,13 @@ pub const RETURNED: &str = "returned";
 pub const QUARANTINED: &str = "quarantined";
 
 impl JobMove {
+    /// Makes a move that has no step yet.
+    fn begun(job: JobName, from: Option<String>, reason: &str, revision: u64) -> Self {
+        let [released, acknowledged, granted, running] = [None; 4];
+        let (to, reason) = (None, reason.to_owned());
+        Self { job, from, to, reason, revision, released, acknowledged, granted, running }
+    }
+
     /// Describes the change of the worker, such as `a: w-0 → w-1 (balance)`; `None` if the job is new
     /// or has no worker.
     #[must_use]

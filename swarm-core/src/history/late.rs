@@ -151,22 +151,7 @@ impl<'a> Known<'a> {
         };
         let at = Some(0);
         let mut it = self.open.get(job).map_or_else(
-            || {
-                let (from, reason) = (before.map(str::to_owned), RECENT.to_owned());
-                let [released, acknowledged, granted, running] = [None; 4];
-                let (job, to) = (job.clone(), None);
-                JobMove {
-                    job,
-                    from,
-                    to,
-                    reason,
-                    revision,
-                    released,
-                    acknowledged,
-                    granted,
-                    running,
-                }
-            },
+            || JobMove::begun(job.clone(), before.map(str::to_owned), RECENT, revision),
             |it| JobMove { released: it.released.and(at), revision, ..(*it).clone() },
         );
         match *now {

@@ -1,8 +1,9 @@
 //! The stored form of a history that has little room: each name, and each word of a cause, stands once.
 //!
 //! A list of [`Kept`] is a history. If that has room, all episodes are as they are. Otherwise only
-//! the newest ones are, and older ones are packed into one item, whose other fields are a summary of them. A program that does not know this form, or
-//! a later one, reads the summary: moves that have no details.
+//! the newest ones are, and older ones are packed into one item, whose other fields are a summary of
+//! them. A program that does not know this form, or a later one, reads the summary: moves that have
+//! no details.
 
 use std::collections::{BTreeMap, BTreeSet};
 

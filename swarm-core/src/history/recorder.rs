@@ -463,18 +463,7 @@ impl Open {
             }
             *has_news = true;
             *episode.counts.entry(reason.to_owned()).or_default() += 1;
-            let [released, acknowledged, granted, running] = [None; 4];
-            let record = JobMove {
-                job: job.clone(),
-                from,
-                to: None,
-                reason: reason.to_owned(),
-                revision,
-                released,
-                acknowledged,
-                granted,
-                running,
-            };
+            let record = JobMove::begun(job.clone(), from, reason, revision);
             if episode.moves.len() < MOVES_MAX {
                 episode.moves.push(record);
                 Place::Listed(episode.moves.len() - 1)

@@ -48,6 +48,7 @@ const SHOWN_MAX: usize = 200;
 
 /// Maximum number of default directories to search.
 const POOLS_MAX: usize = 1_000;
+
 /// Arguments that select a pool.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PoolArgs {

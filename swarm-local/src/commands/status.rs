@@ -43,8 +43,7 @@ pub struct StatusArgs {
 
 /// Prints the state of a running pool. Exit code 3 if no such pool runs, if it is not healthy, or if an
 /// edit has just removed many jobs. A pool that moves jobs can be healthy; with `--wait` it must be
-/// settled as well, and no edit counts. If several pools run
-/// and none is named, all are listed.
+/// settled as well, and no edit counts. If several pools run and none is named, all are listed.
 ///
 /// # Errors
 ///
