@@ -20,8 +20,9 @@ use crate::procs;
 /// The minimum and the maximum pause between two checks of an ending job.
 pub(super) const CHECK_MIN: Duration = Duration::from_millis(5);
 const CHECK_MAX: Duration = Duration::from_millis(200);
-/// The wait for the last output of a job that ended by itself.
-const TAIL_MAX: Duration = Duration::from_millis(200);
+/// The wait for the last output of a job that ended by itself. A busy machine needs it for a flood;
+/// without a process of the job, only one of another job can hold the pipe open for longer.
+const TAIL_MAX: Duration = Duration::from_secs(2);
 /// The time that ended orphans may wait to be reaped while no job ends.
 const REAP: Duration = Duration::from_secs(1);
 
@@ -59,7 +60,7 @@ impl Serving {
                     {
                         run.out_of_memory = self.kills.take(now);
                     }
-                    run.stop(run.grace, &self.asked);
+                    run.ask(run.grace, &self.asked, now);
                 }
             }
         }
@@ -93,6 +94,9 @@ impl Serving {
         let mut gone = Vec::new();
         for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
             let (was_killed, held) = (run.is_killed, run.held.clone());
+            if census.is_err() {
+                run.terminate(now);
+            }
             if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) && run.is_known(now) {
                 gone.push(job.clone());
             }

@@ -103,16 +103,22 @@ impl Run {
     /// half of the grace, since a second signal makes programs such as ffmpeg break off.
     pub(super) fn stop(&mut self, grace: Duration, asked: &Asked) {
         let now = Instant::now();
+        self.ask(grace, asked, now);
+        self.terminate(now);
+    }
+
+    /// Notes when the job's processes get SIGTERM, and when they are killed. The next check sends the
+    /// signals.
+    pub(super) fn ask(&mut self, grace: Duration, asked: &Asked, now: Instant) {
         let kill_at = now + grace;
         self.kill_at = Some(self.kill_at.map_or(kill_at, |before| before.min(kill_at)));
         let is_asked = asked.may_have_reached(self.leader, self.started_at, now);
         let term_at = if is_asked { now + grace / 2 } else { now };
         self.term_at = Some(self.term_at.map_or(term_at, |before| before.min(term_at)));
-        self.terminate(now);
     }
 
     /// Sends SIGTERM to the group once its time has come.
-    fn terminate(&mut self, now: Instant) {
+    pub(super) fn terminate(&mut self, now: Instant) {
         if self.is_terminated || self.term_at.is_none_or(|at| now < at) {
             return;
         }
@@ -139,13 +145,14 @@ impl Run {
     /// Returns whether no process is left. Terminates the remaining processes, and later kills
     /// them.
     pub(super) fn is_gone(&mut self, census: &Census, now: Instant) -> bool {
+        // SIGTERM ends most of these processes, so they are counted before it.
+        if self.ended_at.is_some() {
+            self.left.get_or_insert_with(|| census.known(self.leader.as_raw_pid()));
+        }
         self.terminate(now);
         let is_due = self.kill_at.is_some_and(|at| at <= now);
         let mut is_empty = self.has_exited;
         self.held.clear();
-        if self.ended_at.is_some() {
-            self.left.get_or_insert_with(|| census.known(self.leader.as_raw_pid()));
-        }
         for process in census.left(self.leader.as_raw_pid()) {
             is_empty = false;
             let is_outside = process.group != self.leader.as_raw_pid();

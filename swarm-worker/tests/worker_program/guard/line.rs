@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use rustix::process::Pid;
 use tempfile::TempDir;
@@ -105,8 +105,16 @@ impl Line {
         writeln!(self.requests.as_mut().unwrap(), "{request}").unwrap();
     }
 
-    pub(crate) fn reply(&self) -> String {
-        self.replies.recv_timeout(DEADLINE).unwrap()
+    pub(crate) fn reply(&mut self) -> String {
+        let reply = self.replies.recv_timeout(DEADLINE);
+        // A guard that has closed its output ends.
+        let end = (reply == Err(RecvTimeoutError::Disconnected)).then(|| self.child.wait());
+        assert!(
+            reply.is_ok(),
+            "{reply:?}; the end of the guard: {end:?}; its log:\n{}",
+            self.log()
+        );
+        reply.unwrap()
     }
 
     pub(crate) fn pid(&self) -> Pid {

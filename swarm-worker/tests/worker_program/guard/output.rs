@@ -10,7 +10,7 @@ fn lines(guard: &Line, job: &str) -> Vec<String> {
 }
 
 /// Returns the last lines of output in the reply about the end of a job.
-fn last_output(guard: &Line) -> Vec<String> {
+fn last_output(guard: &mut Line) -> Vec<String> {
     let reply: serde_json::Value = serde_json::from_str(&guard.reply()).unwrap();
     assert_eq!(reply["is"], "joined", "{reply}");
     serde_json::from_value(reply["output"].clone()).unwrap()
@@ -35,7 +35,7 @@ fn the_last_line_of_progress_and_the_reason_of_a_failure_are_logged() {
     let reason = "rtsp://camera-1.example/live: Connection timed out";
     guard.start_job("p", &format!("{FRAMES} echo '{reason}' >&2; exit 1"));
     let last = "frame= 1500 fps= 25 q=-1.0 size=    7680kB speed=1x    ";
-    assert_eq!(last_output(&guard), [last, reason]);
+    assert_eq!(last_output(&mut guard), [last, reason]);
     let lines = lines(&guard, "p");
     assert_eq!(lines[lines.len() - 2..], [last, reason], "{lines:?}");
     assert!(lines.len() < 30, "of 60 lines at most one a second is logged: {lines:?}");
@@ -66,7 +66,7 @@ fn the_ends_of_lines_leave_no_trace_and_other_control_characters_are_escaped() {
     let mut guard = Line::start("ends");
     guard.start_job("e", r"printf 'one\r\n\r\ntwo\033[2J\377\r\nthree\n'");
     let expected = ["one", "", "two\\u{1b}[2J\\xff", "three"];
-    assert_eq!(last_output(&guard), expected);
+    assert_eq!(last_output(&mut guard), expected);
     assert_eq!(lines(&guard, "e"), expected);
     guard.end();
 }
@@ -76,7 +76,7 @@ fn of_a_long_line_both_ends_are_logged_and_the_end_is_reported() {
     let mut guard = Line::start("long");
     let middle = "head -c 100000 /dev/zero | tr '\\0' x";
     guard.start_job("l", &format!("printf opening; {middle}; echo ': no such camera'; exit 3"));
-    let last = last_output(&guard);
+    let last = last_output(&mut guard);
     assert_eq!((last.len(), last[0].len()), (1, 256), "{last:?}");
     assert!(last[0].starts_with("…xx") && last[0].ends_with("xx: no such camera"), "{last:?}");
     let lines = lines(&guard, "l");
@@ -106,7 +106,7 @@ fn a_text_is_seen_across_writes_and_without_an_end_of_its_line() {
 fn of_a_flood_every_line_is_logged_or_counted_and_the_last_ones_are_logged() {
     let mut guard = Line::start("flooded");
     guard.start_job("f", "yes | head -n 500000; echo 'no such camera' >&2; exit 3");
-    assert_eq!(last_output(&guard), ["y", "y", "y", "y", "no such camera"]);
+    assert_eq!(last_output(&mut guard), ["y", "y", "y", "y", "no such camera"]);
     let lines = lines(&guard, "f");
     assert_eq!(lines.last().unwrap(), "no such camera");
     let dropped = lines.iter().filter_map(|line| {
@@ -126,7 +126,7 @@ fn the_last_lines_of_a_job_that_is_stopped_are_those_before_the_stop() {
     guard.start_job("s", script);
     until("it works", || (lines(&guard, "s") == ["connecting"]).then_some(()));
     guard.send(r#"{"do":"stop","job":"s","grace_ms":20000}"#);
-    assert_eq!(last_output(&guard), ["connecting"]);
+    assert_eq!(last_output(&mut guard), ["connecting"]);
     // The guard does not wait for the output of a job that was asked to end.
     let last = || lines(&guard, "s").last().cloned();
     until("its last line is logged", || (last()? == "goodbye").then_some(()));
