@@ -81,6 +81,9 @@ pub enum GuardStep {
         /// The soft limit of open files that the program gets
         #[arg(long, value_name = "N")]
         open_files: Option<u64>,
+        /// The control group that the program is in
+        #[arg(long, value_name = "DIR")]
+        group: Option<PathBuf>,
         /// The program and its arguments
         #[arg(last = true, required = true)]
         argv: Vec<OsString>,

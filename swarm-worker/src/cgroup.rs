@@ -44,10 +44,7 @@ impl Cgroup {
         };
         let mut mounts = mounts.lines().filter_map(|line| Mount::parse(line, version));
         let Mount { root, point } = mounts.next()?;
-        // A container without its own cgroup namespace sees its own group as the root of the mount.
-        let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-        let named = Path::new(&point).join(below);
-        let dir = if named.is_dir() { named } else { PathBuf::from(&point) };
+        let dir = below(&root, &point, path);
         Some(Self { version, dir, mount: point.into() })
     }
 
@@ -81,8 +78,20 @@ impl Cgroup {
 }
 
 /// Parses a line such as `4:memory:/a` or `0::/a` into its controllers and its path.
-fn group_of_line(line: &str) -> Option<(&str, &str)> {
+pub(crate) fn group_of_line(line: &str) -> Option<(&str, &str)> {
     line.split_once(':')?.1.split_once(':')
+}
+
+/// Returns the folder of the group `path` below a mount of the group `root`. A container without
+/// its own cgroup namespace sees its own group as the root of the mount.
+fn below(root: &str, point: &str, path: &str) -> PathBuf {
+    let named = Path::new(point).join(Path::new(path).strip_prefix(root).unwrap_or(Path::new("")));
+    if named.is_dir() { named } else { PathBuf::from(point) }
+}
+
+/// Returns the folder of the group `path`, if a line of `mountinfo` is the mount of version 2.
+pub(crate) fn folder_of_version_2(line: &str, path: &str) -> Option<PathBuf> {
+    Mount::parse(line, Version::Two).map(|Mount { root, point }| below(&root, &point, path))
 }
 
 /// A mount of a hierarchy: its mount point, and the group at the root of the mount.

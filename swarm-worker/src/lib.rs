@@ -65,6 +65,7 @@ pub mod ends;
 mod follow;
 mod guard;
 mod install;
+pub mod job_groups;
 mod jobs;
 mod log;
 #[cfg_attr(
@@ -123,8 +124,8 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 fn guarded(args: GuardArgs) -> Result<(), Failure> {
     match args.step {
         None => guard::serve().map_err(|error| failed(&error)),
-        Some(GuardStep::Exec { guard, open_files, argv }) => {
-            Err(failed(&guard::exec(guard, open_files, &argv)))
+        Some(GuardStep::Exec { guard, open_files, group, argv }) => {
+            Err(failed(&guard::exec(guard, open_files, group.as_deref(), &argv)))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `check`: whether this machine can run pools, and whether the present ones are sound.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,6 +10,7 @@ use swarm_adapters_host::caller;
 use swarm_terminal::output::{self, NO, Output};
 use swarm_view::check::{Check, Finding, Outcome};
 use swarm_view::shell;
+use swarm_worker::job_groups::{self, JobGroups};
 
 use super::super::processes::remaining;
 use super::pool::{Pool, Pools, known_dirs, ran_in, sorted};
@@ -75,6 +76,7 @@ async fn findings(args: &PoolArgs) -> Result<Vec<Finding>, Failure> {
     findings.push(Finding::of("state", state_of(&place)));
     findings.push(Finding::of("room", room(&place)));
     let pools = sorted(dirs).await;
+    findings.push(Finding::of("job groups", judge_groups(&pools).await));
     findings.push(Finding::of("pools", judge_running(&pools).await));
     findings.push(Finding::of("leftovers", judge_ended(&pools).await));
     Ok(findings)
@@ -127,6 +129,26 @@ fn judge_room(free: u64) -> (Outcome, String) {
         ""
     };
     (outcome, format!("{} MiB are free{advice}", free >> 20))
+}
+
+/// Names the pools whose jobs have a control group each: the running ones, or a pool that this shell
+/// would start. Nothing is wrong without them.
+async fn judge_groups(pools: &Pools) -> (Outcome, String) {
+    let mut all = Vec::new();
+    for (dir, _) in &pools.running {
+        let pool = Pool { dir: dir.clone() };
+        if let Ok(Some(operator)) = pool.operator().await {
+            all.push((pool.shown(), job_groups::delegated_to(operator.pid())));
+        }
+    }
+    if all.is_empty() {
+        all.push(("a pool of this shell".to_owned(), JobGroups::find().map(|_| PathBuf::new())));
+    }
+    let said = all.into_iter().map(|(pool, found)| match found {
+        Ok(_) => format!("{pool} has one for each job, which also ends programs that became root"),
+        Err(reason) => format!("{pool} has none: {reason}"),
+    });
+    (Outcome::Good, said.collect::<Vec<_>>().join("; "))
 }
 
 /// Judges the pools that run: each must answer.

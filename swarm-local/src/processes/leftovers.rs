@@ -293,8 +293,8 @@ impl Earlier {
         let workers = run.workers.into_iter();
         let workers = workers.filter_map(|(name, it)| pinned(name, it, entry.as_bytes()));
         let workers = workers.collect();
+        let unmarked = Unmarked::of(run.mark.clone(), groups::read(dir)?);
         let marker = Marker::Run { mark: run.mark, since: run.started };
-        let unmarked = Unmarked::of(groups::read(dir)?);
         Ok(Some(Self { marker, unmarked, stop_timeout, workers }))
     }
 

@@ -17,6 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{Ends, Look};
+use crate::job_groups::JobGroups;
 use crate::procs::{self, Identity, Process, is_reaped};
 use crate::sweep::{self, INSTANCE, Marker};
 
@@ -30,6 +31,8 @@ static REAPER: OnceLock<Reaper> = OnceLock::new();
 #[derive(Debug)]
 pub struct Reaper {
     ends: Mutex<Ends>,
+    /// The control groups of jobs, where such groups are delegated.
+    groups: Option<JobGroups>,
     /// The children that this process had before its first worker.
     inherited: BTreeSet<Identity>,
 }
@@ -55,7 +58,8 @@ impl Reaper {
             return Ok(reaper);
         }
         let inherited = procs::children()?.iter().map(Process::identity).collect();
-        Ok(REAPER.get_or_init(|| Self { ends: Mutex::default(), inherited }))
+        let groups = JobGroups::find().ok();
+        Ok(REAPER.get_or_init(|| Self { ends: Mutex::default(), groups, inherited }))
     }
 
     /// Starts the worker `instance` by `spawn`. Its process must lead a group of its own.
@@ -131,6 +135,9 @@ impl Reaper {
         let mut ends = self.lock();
         self.see(&mut ends, procs::children()?);
         let left: Vec<_> = ends.left(instance).collect();
+        if let Some(groups) = self.groups.as_ref().filter(|_| !left.is_empty()) {
+            groups.end_stale();
+        }
         let refused = left.iter().filter(|it| is_refused(**it)).map(|it| it.0).collect();
         let has_ended = ends.judge(instance, !marked.is_empty());
         Ok(Pass { has_ended, refused })

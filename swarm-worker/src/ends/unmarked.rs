@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use swarm_adapters_host::channel::HeldProcess;
 
+use crate::job_groups::JobGroups;
 use crate::procs::{self, Identity, Process};
 use crate::sweep::{self, Marked, RUN};
 
@@ -34,8 +35,12 @@ impl Group {
 /// The processes without a mark that an operator left behind.
 #[derive(Debug, Default)]
 pub struct Unmarked {
+    /// The mark of the operator's run.
+    run: String,
     /// The groups of its jobs, by id.
     groups: HashMap<i32, Group>,
+    /// The control groups of its jobs, where such groups are delegated.
+    job_groups: Option<JobGroups>,
     /// The processes that were found and live.
     found: BTreeSet<Identity>,
     /// The processes of them that this user may not end.
@@ -43,14 +48,15 @@ pub struct Unmarked {
 }
 
 impl Unmarked {
-    /// Begins with the recorded groups of jobs.
+    /// Begins with the mark of the operator's run and the recorded groups of its jobs.
     #[must_use]
-    pub fn of(groups: Vec<Group>) -> Self {
-        Self { groups: groups.into_iter().map(|it| (it.id, it)).collect(), ..Self::default() }
+    pub fn of(run: String, groups: Vec<Group>) -> Self {
+        let groups = groups.into_iter().map(|it| (it.id, it)).collect();
+        Self { run, groups, job_groups: JobGroups::find().ok(), ..Self::default() }
     }
 
-    /// Looks for processes: in a recorded group, or below a process that has the mark and could not
-    /// hide. A process that was found once counts until it has ended.
+    /// Looks for processes: in a recorded group, in a control group of a job without a guard, or
+    /// below a process that has the mark and could not hide. A process that was found once counts until it has ended.
     ///
     /// # Errors
     ///
@@ -60,11 +66,14 @@ impl Unmarked {
         let marked: BTreeSet<i32> = marked.iter().map(|(_, it)| it.pid.as_raw_pid()).collect();
         let all: BTreeMap<i32, Process> =
             procs::all()?.into_iter().map(|it| (it.pid.as_raw_pid(), it)).collect();
+        let job_groups = self.job_groups.as_ref();
+        let in_job_group = job_groups.map(|all| all.stale_processes(&self.run)).unwrap_or_default();
         let is_left = |process: &&Process| {
             !process.is_zombie
                 && !spared.contains(&process.pid)
                 && !marked.contains(&process.pid.as_raw_pid())
                 && (self.found.contains(&process.identity())
+                    || in_job_group.contains(&process.pid.as_raw_pid())
                     || (in_group(process, &self.groups, &all) || is_below(process, &marked, &all))
                         && procs::value(process.pid, RUN).is_none())
         };
@@ -84,6 +93,9 @@ impl Unmarked {
     ///
     /// If `/proc` cannot be read.
     pub fn kill(&mut self) -> io::Result<bool> {
+        if let Some(groups) = &self.job_groups {
+            groups.end_stale();
+        }
         for process in &self.found {
             let killed = pinned(*process).map(|it| pidfd_send_signal(&it, Signal::KILL));
             if killed == Some(Err(rustix::io::Errno::PERM)) {

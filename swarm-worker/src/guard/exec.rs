@@ -3,19 +3,28 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use swarm_adapters_host::caller;
 
+use crate::job_groups;
+
 /// Replaces this process by the program in `argv`, and returns only on failure. The kernel kills
 /// the program when the guard dies. The program starts with default signal dispositions, an empty
-/// signal mask, and `open_files` as the soft limit of open files.
+/// signal mask, and `open_files` as the soft limit of open files. If the kernel refuses to put it
+/// into the control group `group`, it runs in the guard's.
 ///
 /// Only a process itself can request the parent-death signal, so this step has to run before the
 /// job's program.
 #[must_use]
-pub(crate) fn exec(guard: i32, open_files: Option<u64>, argv: &[OsString]) -> io::Error {
+pub(crate) fn exec(
+    guard: i32,
+    open_files: Option<u64>,
+    group: Option<&Path>,
+    argv: &[OsString],
+) -> io::Error {
     let Some((program, arguments)) = argv.split_first() else {
         return io::Error::new(io::ErrorKind::InvalidInput, "no program is given");
     };
@@ -25,6 +34,9 @@ pub(crate) fn exec(guard: i32, open_files: Option<u64>, argv: &[OsString]) -> io
     // The guard may have died before the signal was requested.
     if getppid() != Pid::from_raw(guard) {
         return io::Error::other("the guard has ended");
+    }
+    if let Some(group) = group {
+        let _ = job_groups::enter(group);
     }
     let limited = open_files.map_or(Ok(()), caller::limit_open_files);
     if let Err(error) = limited.and_then(|()| caller::reset_signals()) {

@@ -20,6 +20,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start};
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
+use crate::job_groups::JobGroups;
 use crate::procs;
 use crate::sweep::{self, Marker};
 
@@ -332,6 +333,9 @@ impl Keeper {
         // The last replies still count, so they are handled.
         while let Some(reply) = process.replies.recv().await {
             self.handle(reply);
+        }
+        if let Ok(groups) = JobGroups::find() {
+            groups.end_stale();
         }
         let marker = Marker::Session(self.identity.session.clone());
         while let Err(error) = self.end_rest(&marker, process.started).await {

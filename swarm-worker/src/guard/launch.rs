@@ -12,6 +12,7 @@ use swarm_adapters_host::caller;
 use swarm_adapters_host::runtime::refused;
 
 use super::needs;
+use crate::job_groups::JobGroup;
 use crate::sweep;
 
 /// The variables that a job gets from its worker. Most of them let programs find and display other
@@ -47,7 +48,8 @@ pub(super) struct Surroundings {
 
 impl Surroundings {
     /// Starts a program with an empty standard input, in the process group of `leader`. Without a
-    /// leader, the program is the first process of its own group.
+    /// leader, the program is the first process of its own group. `group` is the control group of
+    /// its job.
     ///
     /// # Errors
     ///
@@ -56,6 +58,7 @@ impl Surroundings {
         &self,
         argv: &[String],
         leader: Option<Pid>,
+        group: Option<&JobGroup>,
         (stdout, stderr): (Stdio, Stdio),
     ) -> Result<Pid, String> {
         let program = argv.first().map(String::as_str).unwrap_or_default();
@@ -65,6 +68,9 @@ impl Surroundings {
         arguments.extend(["exec".into(), getpid().as_raw_pid().to_string().into()]);
         arguments
             .extend(caller::open_files_of_jobs().map(|it| format!("--open-files={it}").into()));
+        if let Some(group) = group {
+            arguments.extend(["--group".into(), group.path().into()]);
+        }
         arguments.push("--".into());
         let mut command = Command::new("/proc/self/exe");
         // The worker's environment is not passed on: it may contain secrets that are not meant for

@@ -33,7 +33,9 @@ use super::outbox::Outbox;
 use super::output::{Output, Seen, Target};
 use super::protocol::{LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
 use crate::cgroup::Cgroup;
+use crate::job_groups::JobGroups;
 use crate::marker;
+use crate::sweep::RUN;
 use deadline::alarm_clock;
 use reap::CHECK_MIN;
 use running::Run;
@@ -80,6 +82,7 @@ async fn run() -> io::Result<()> {
     let mut guard = Serving {
         worker: String::new(),
         session: String::new(),
+        operator: std::env::var(RUN).unwrap_or_default(),
         target: Target::Stderr(OutputFormat::default()),
         runs: BTreeMap::new(),
         deadline: u64::MAX,
@@ -89,9 +92,13 @@ async fn run() -> io::Result<()> {
         output: Output::open(found)?,
         memory: Memory::default(),
         kills: Kills::new(Cgroup::own()),
+        groups: JobGroups::find().ok(),
         check_at: None,
         pause: CHECK_MIN,
     };
+    if let Some(groups) = &guard.groups {
+        groups.end_stale();
+    }
     loop {
         tokio::select! {
             biased;
@@ -147,6 +154,8 @@ async fn read(stdin: pipe::Receiver, requests: mpsc::Sender<Request>) {
 struct Serving {
     worker: String,
     session: String,
+    /// The mark of the run of the operator; empty without one.
+    operator: String,
     target: Target,
     runs: BTreeMap<JobName, Run>,
     deadline: u64,
@@ -157,6 +166,8 @@ struct Serving {
     output: Output,
     memory: Memory,
     kills: Kills,
+    /// The control groups of the jobs, where such groups are delegated.
+    groups: Option<JobGroups>,
     check_at: Option<Instant>,
     pause: Duration,
 }

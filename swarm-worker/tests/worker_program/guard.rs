@@ -6,6 +6,7 @@
 )]
 
 mod hidden;
+mod job_groups;
 mod line;
 pub(crate) mod machine;
 mod oom;

@@ -112,8 +112,9 @@ impl Serving {
             }
         }
         for job in gone {
-            let Some(run) = self.runs.remove(&job) else { continue };
+            let Some(mut run) = self.runs.remove(&job) else { continue };
             let end = waitpid(Some(run.leader), WaitOptions::empty());
+            run.group = None;
             self.joined(&job, &run, end.ok().flatten().map(|(_, status)| status));
         }
         if self.runs.values().any(|run| run.kill_at.is_some()) {
@@ -142,6 +143,9 @@ impl Serving {
             let is_unreaped = |run: &&Run| !ends.contains_key(&run.leader.as_raw_pid());
             for run in self.runs.values().filter(is_unreaped) {
                 let _ = kill_process_group(run.leader, Signal::KILL);
+            }
+            for group in self.runs.values().filter_map(|run| run.group.as_ref()) {
+                group.kill();
             }
             let leaders = self.runs.iter().filter(|(_, run)| is_unreaped(run));
             let leaders = leaders.map(|(job, run)| (job.as_str(), run.as_leader())).collect();
@@ -176,7 +180,8 @@ impl Serving {
         let refused = census.all().filter(|it| census::is_refused(it, Signal::KILL));
         let refused: BTreeSet<i32> = refused.map(|process| process.pid.as_raw_pid()).collect();
         for (job, run) in &mut self.runs {
-            let its = census.left(run.leader.as_raw_pid()).map(|process| process.pid.as_raw_pid());
+            let its = census.left(run.leader.as_raw_pid()).filter(|it| !run.ends_with_group(it));
+            let its = its.map(|process| process.pid.as_raw_pid());
             let held: BTreeSet<i32> = its.filter(|pid| refused.contains(pid)).collect();
             if run.held.is_empty() && !held.is_empty() {
                 self.outbox.record(job, run.token, RunEvent::Held);

@@ -11,6 +11,8 @@ use super::super::asked::{Asked, STOPPED_WITHIN};
 use super::super::census::{self, Census, Leader};
 use super::super::launch::Surroundings;
 use super::super::output::Tail;
+use crate::job_groups::JobGroup;
+use crate::procs::Process;
 
 /// The time within which a signal to all processes reaches every one of them. A job may end before
 /// the guard receives the signal.
@@ -23,6 +25,8 @@ pub(super) struct Run {
     started_at: Instant,
     /// The pipe of the job's output, which identifies its processes.
     pipe: Option<u64>,
+    /// The control group of its processes, where such groups are delegated.
+    pub(super) group: Option<JobGroup>,
     pub(super) token: Token,
     pub(super) grace: Duration,
     pub(super) surroundings: Surroundings,
@@ -71,6 +75,7 @@ impl Run {
             leader,
             started_at: Instant::now(),
             pipe,
+            group: None,
             token,
             grace,
             surroundings,
@@ -142,6 +147,11 @@ impl Run {
         })
     }
 
+    /// Returns whether the kernel kills a process with the control group of the job.
+    pub(super) fn ends_with_group(&self, process: &Process) -> bool {
+        self.group.as_ref().is_some_and(|group| group.has(process.pid.as_raw_pid()))
+    }
+
     /// Returns whether no process is left. Terminates the remaining processes, and later kills
     /// them.
     pub(super) fn is_gone(&mut self, census: &Census, now: Instant) -> bool {
@@ -157,7 +167,7 @@ impl Run {
             is_empty = false;
             let is_outside = process.group != self.leader.as_raw_pid();
             if is_due {
-                if census::is_refused(process, Signal::KILL) {
+                if census::is_refused(process, Signal::KILL) && !self.ends_with_group(process) {
                     self.held.insert(process.pid.as_raw_pid());
                 }
             } else if is_outside
@@ -168,9 +178,13 @@ impl Run {
                 census::is_refused(process, Signal::CONT);
             }
         }
+        is_empty &= !self.group.as_ref().is_some_and(JobGroup::is_populated);
         if is_due && !is_empty {
             self.is_killed = true;
             let _ = kill_process_group(self.leader, Signal::KILL);
+            if let Some(group) = &self.group {
+                group.kill();
+            }
         }
         self.empty_checks = if is_empty { self.empty_checks + 1 } else { 0 };
         2 <= self.empty_checks

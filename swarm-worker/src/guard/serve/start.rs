@@ -54,8 +54,11 @@ impl Serving {
         let (reader, writer) = io::pipe().map_err(failed)?;
         let pipe = fstat(&reader).ok().map(|pipe| pipe.st_ino);
         let output = (writer.try_clone().map_err(failed)?.into(), writer.into());
-        let leader = surroundings.start(&argv, None, output)?;
-        let warning = surroundings.warning(&argv);
+        // Without a group, a job has the first line of defence.
+        let group = self.groups.as_ref().and_then(|groups| groups.create(&self.operator).ok());
+        let leader = surroundings.start(&argv, None, group.as_ref(), output)?;
+        // The kernel ends a control group whatever its processes have become.
+        let warning = if group.is_none() { surroundings.warning(&argv) } else { None };
         self.outbox.record(&name, token, RunEvent::Start);
         self.target.begin(&name, token, leader);
         let tail = Tail::default();
@@ -66,7 +69,8 @@ impl Serving {
             awaited: line.map(|text| Awaited { text, leader }),
             tail: tail.clone(),
         });
-        let run = Run::begun(leader, pipe, token, grace, surroundings, tail);
+        let mut run = Run::begun(leader, pipe, token, grace, surroundings, tail);
+        run.group = group;
         self.runs.insert(name, run);
         Ok((leader, warning))
     }
@@ -77,7 +81,7 @@ impl Serving {
         let runs = name(job).and_then(|job| self.runs.get_mut(&job));
         let Some(run) = runs.filter(|run| run.kill_at.is_none()) else { return };
         let nowhere = (Stdio::null(), Stdio::null());
-        match run.surroundings.start(argv, Some(run.leader), nowhere) {
+        match run.surroundings.start(argv, Some(run.leader), run.group.as_ref(), nowhere) {
             Ok(pid) => run.probe = Some(pid),
             Err(_) => {
                 self.outbox.reply(Reply::Probed { job: job.to_owned(), end: End::Unknown });

@@ -14,6 +14,9 @@ use crate::guard::machine::{DEADLINE, Process, default_signals, sweep_session, u
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm-worker");
 
+/// A command that runs another one as a user other than root.
+const AS_NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+
 pub(crate) struct Line {
     pub(crate) session: String,
     dir: TempDir,
@@ -51,15 +54,11 @@ impl Line {
     /// Starts a guard of a user other than root. Its `/proc` hides processes that the user may not read.
     /// Returns `None` if the user who runs the test may not do that.
     pub(crate) fn start_with_hidepid(name: &str) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let program = dir.path().join("program");
-        fs::copy(PROGRAM, &program).unwrap();
-        let script = "mount -t proc -o hidepid=2 proc /proc && \
-                      exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
+        let (dir, program) = with_program();
+        let script = format!("mount -t proc -o hidepid=2 proc /proc && exec {AS_NOBODY} \"$@\"");
         let within = |words: &[&str]| {
             let mut command = Command::new("unshare");
-            command.args(["--mount", "sh", "-c", script, "sh"]).args(words);
+            command.args(["--mount", "sh", "-c", &script, "sh"]).args(words);
             command
         };
         let can = within(&["true"]).stderr(Stdio::null()).status();
@@ -68,6 +67,15 @@ impl Line {
         }
         let command = within(&[program.to_str().unwrap(), "guard"]);
         Some(Self::spawned_in(dir, name, command, None))
+    }
+
+    /// Starts a guard of a user other than root in a control group.
+    pub(crate) fn start_in_group(name: &str, group: &Path) -> Self {
+        let (dir, program) = with_program();
+        let script = format!("echo $$ >\"$1/cgroup.procs\"; exec {AS_NOBODY} \"$0\" guard");
+        let mut command = default_signals("sh");
+        command.args(["-c", &script]).args([&program, group]);
+        Self::spawned_in(dir, name, command, None)
     }
 
     fn spawned(name: &str, command: Command, lock: Option<&Path>) -> Self {
@@ -162,9 +170,24 @@ impl Line {
         assert_eq!(self.processes(), []);
     }
 
+    /// Kills the guard alone.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     pub(crate) fn end(mut self) {
         self.close();
     }
+}
+
+/// Copies the program into a directory for every user.
+fn with_program() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = dir.path().join("program");
+    fs::copy(PROGRAM, &program).unwrap();
+    (dir, program)
 }
 
 impl Drop for Line {
