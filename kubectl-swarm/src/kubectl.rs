@@ -13,6 +13,8 @@ use std::process::Command;
 use clap::ValueHint;
 use swarm_view::shell;
 
+use crate::help;
+
 pub(crate) use answers::{check_name, object, objects};
 use run::Ended;
 
@@ -30,7 +32,7 @@ const NAME_BYTES_MAX: u64 = 1 << 20;
 
 /// Flags that every kubectl command has; they choose the cluster and the user.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Cluster, as for kubectl; before or after the command")]
+#[command(next_help_heading = help::CLUSTER)]
 pub(crate) struct Cluster {
     /// The kubeconfig file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
@@ -68,7 +70,7 @@ pub(crate) struct Cluster {
     /// The key of that certificate
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     client_key: Option<OsString>,
-    /// The certificates of authorities that the API server's is checked with
+    /// Authorities that may have signed the API server's certificate
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     certificate_authority: Option<OsString>,
     /// The name that the API server's certificate is checked for
@@ -77,7 +79,7 @@ pub(crate) struct Cluster {
     /// Do not check the API server's certificate
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     insecure_skip_tls_verify: Option<bool>,
-    /// Time that each request may take, such as 5s; 0 sets no bound [default: 30s]
+    /// Time for each request, such as 5s; 0 sets no bound [default: 30s]
     #[arg(long, value_name = "DURATION")]
     request_timeout: Option<OsString>,
     /// The directory of kubectl's cache

@@ -2,15 +2,15 @@
 //!
 //! - [`program`] is the plugin: its commands read a live pool of a cluster.
 //! - [`plan`] and [`import`] read files. `swarm` has both, and plans for its own pools.
-//! - [`color`], [`exit_codes`], [`input`] and [`refusal`] are the same for all commands of both
+//! - [`color`], [`help`], [`input`] and [`refusal`] are the same for all commands of both
 //!   programs.
 //!
 //! Both programs use the output formats, column names, tables and messages of [`swarm_terminal`].
 
 pub mod color;
 mod complete;
-pub mod exit_codes;
 mod folder;
+pub mod help;
 pub mod import;
 pub mod input;
 mod kubectl;

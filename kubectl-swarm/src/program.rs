@@ -18,7 +18,7 @@ use crate::live::{
 use crate::plan::apply::{self, ApplyArgs};
 use crate::plan::{self, ClusterPlanArgs};
 use crate::replicas::{self, ReplicasArgs};
-use crate::{exit_codes, refusal, words};
+use crate::{help, refusal, words};
 
 /// Inspect and control Swarms: jobs, and the pools of workers that share them.
 #[derive(Debug, Parser)]
@@ -79,7 +79,7 @@ pub fn command() -> clap::Command {
 /// Returns the program before clap adds the command `help`.
 #[must_use]
 pub fn unbuilt() -> clap::Command {
-    exit_codes::shown(Args::command())
+    help::shared(Args::command())
 }
 
 /// Returns the names in the cluster that may be the last of `words`.

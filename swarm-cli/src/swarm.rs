@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use kubectl_swarm::color::Colors;
 use kubectl_swarm::import::{self, ImportArgs};
-use kubectl_swarm::{exit_codes, refusal};
+use kubectl_swarm::{help, refusal};
 use swarm_adapters_host::{caller, runtime};
 use swarm_local::{
     AttachArgs, CheckArgs, DiffArgs, ExplainArgs, HistoryArgs, JobsArgs, LocalArgs, LogsArgs,
@@ -99,7 +99,7 @@ enum Command {
 /// Returns the program with its commands and options, as its help shows them.
 #[must_use]
 pub fn command() -> clap::Command {
-    exit_codes::shown(Args::command())
+    help::shared(Args::command())
 }
 
 /// Runs the program with the words of its command line.

@@ -196,7 +196,7 @@ fn shells_get_scripts_and_man_gets_pages() {
     let page = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     assert!(page("swarm.1").contains("swarm\\-local(1)"));
     assert!(page("swarm-local.1").contains("until\\-settled"));
-    for page in ["swarm.1", "swarm-local.1", "swarm-status.1", "kubectl-swarm-plan.1"].map(page) {
+    for page in ["swarm.1", "kubectl-swarm.1"].map(page) {
         assert!(page.contains("Exit codes:"), "{page}");
     }
     assert!(!dir.path().join("swarm-worker.1").exists(), "a hidden command has a page");
