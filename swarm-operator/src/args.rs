@@ -1,7 +1,5 @@
 //! The command line.
 
-use std::ffi::OsString;
-
 use clap::{Parser, Subcommand};
 
 use crate::run::RunArgs;
@@ -32,9 +30,6 @@ pub(crate) enum Command {
     /// A verb of the Go operator
     #[command(hide = true, disable_help_flag = true)]
     External(FormerArgs),
-    /// A verb that another program has; every other word is refused
-    #[command(external_subcommand)]
-    Moved(Vec<OsString>),
 }
 
 /// The words after a verb of the Go operator.

@@ -3,7 +3,6 @@
 
 mod args;
 mod crd;
-mod moved;
 mod predecessor;
 mod run;
 
@@ -26,10 +25,7 @@ fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let command = match Args::try_parse_from(&words) {
         Ok(args) => args.command,
-        Err(error) => match moved::helped(words.get(1..).unwrap_or_default()) {
-            Some(asked) => Command::Moved(asked),
-            None => refuse(&error, &words),
-        },
+        Err(error) => refuse(&error, &words),
     };
     execute(command).unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
@@ -48,7 +44,6 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Crd => return crd::print(),
         Command::Internal(args) => predecessor::answer(Verb::Internal, &args.words),
         Command::External(args) => predecessor::answer(Verb::External, &args.words),
-        Command::Moved(words) => moved::answer(&words),
     };
     complain(&sentence);
     Ok(ExitCode::from(WRONG))
