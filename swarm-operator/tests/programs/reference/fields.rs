@@ -1,5 +1,6 @@
 //! Every field of every resource, from the CRDs.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -16,9 +17,9 @@ Fields without a mark may be left out. A field whose name ends in `[]` is a list
 
 #[test]
 fn the_page_of_fields_is_what_the_types_say() {
-    let mut page = OPENING.to_owned();
+    let (mut page, mut shown) = (OPENING.to_owned(), Shown::new());
     for crd in api::crds() {
-        page.push_str(&resource(&serde_json::to_value(crd).unwrap()));
+        page.push_str(&resource(&serde_json::to_value(crd).unwrap(), &mut shown));
     }
     check("swarm.md", &page);
 }
@@ -31,7 +32,10 @@ fn a_default_in_a_description_is_separated() {
     assert_eq!(default_in("Where."), ("Where.".to_owned(), String::new()));
 }
 
-fn resource(crd: &Value) -> String {
+/// The headings of the objects so far, by their fields.
+type Shown = HashMap<String, String>;
+
+fn resource(crd: &Value, shown: &mut Shown) -> String {
     let (spec, version) = (&crd["spec"], &crd["spec"]["versions"][0]);
     let schema = &version["schema"]["openAPIV3Schema"];
     let kind = text(&spec["names"]["kind"]);
@@ -44,16 +48,27 @@ fn resource(crd: &Value) -> String {
     page.push_str(".\n");
     for part in ["spec", "status"] {
         if schema["properties"][part].is_object() {
-            page.push_str(&object(&kind, part, &schema["properties"][part]));
+            page.push_str(&object(&kind, part, &schema["properties"][part], shown));
         }
     }
     page.push_str(&columns(&kind, version));
     page
 }
 
-/// Describes an object: a table of its fields, its rules, and then its nested objects.
-fn object(kind: &str, path: &str, schema: &Value) -> String {
-    let mut page = format!("\n### {kind}: {path}\n\n{}\n\n", sentence(schema));
+/// Describes an object: a table of its fields, its rules, and then its nested objects. An object with
+/// the fields of an earlier one refers to it.
+fn object(kind: &str, path: &str, schema: &Value, shown: &mut Shown) -> String {
+    let heading = format!("{kind}: {path}");
+    let mut page = format!("\n### {heading}\n\n{}\n\n", sentence(schema));
+    let fields = schema["properties"].to_string();
+    if let Some(earlier) = shown.get(&fields) {
+        let anchor: String =
+            earlier.to_lowercase().chars().filter(|c| !"[].:".contains(*c)).collect();
+        writeln!(page, "Its fields are those of [{earlier}](#{}).", anchor.replace(' ', "-"))
+            .unwrap();
+        return page;
+    }
+    shown.insert(fields, heading);
     let (mut rows, mut inner) = (String::new(), String::new());
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let is_required = |it: &Value| it.as_str() == Some(name);
@@ -76,7 +91,7 @@ fn object(kind: &str, path: &str, schema: &Value) -> String {
         let element = if field["items"].is_object() { &field["items"] } else { field };
         let mark = if field["items"].is_object() { "[]" } else { "" };
         if element["properties"].is_object() {
-            inner += &object(kind, &format!("{path}.{name}{mark}"), element);
+            inner += &object(kind, &format!("{path}.{name}{mark}"), element, shown);
         }
     }
     if !rows.is_empty() {
@@ -84,9 +99,13 @@ fn object(kind: &str, path: &str, schema: &Value) -> String {
         page += &rows;
     }
     let rules = schema["x-kubernetes-validations"].as_array();
-    for rule in rules.into_iter().flatten() {
-        let (rule, message) = (text(&rule["rule"]), text(&rule["message"]));
-        writeln!(page, "\n`{rule}`, or else: *{message}*").unwrap();
+    let refusals: BTreeSet<_> =
+        rules.into_iter().flatten().map(|rule| text(&rule["message"])).collect();
+    if !refusals.is_empty() {
+        page += "\nRefusals:\n\n";
+    }
+    for refusal in refusals {
+        writeln!(page, "- {refusal}").unwrap();
     }
     page + &inner
 }
