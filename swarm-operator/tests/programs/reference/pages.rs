@@ -12,10 +12,8 @@ fn page(name: &str) -> String {
 /// All Markdown pages of the repository.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let notes = ["testing/measurements", "testing/mutations"];
-    let folders = ["", "docs", "docs/design", "docs/reference"].into_iter().chain(notes);
-    let folders = folders.map(|folder| root.join(folder));
-    let entries = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let folders = ["", "docs", "docs/design", "docs/reference"].map(|folder| root.join(folder));
+    let entries = folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
