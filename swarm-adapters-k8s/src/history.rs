@@ -19,7 +19,6 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::locks::unpoisoned;
-use crate::outages::Told;
 use crate::requests::bounded;
 use crate::sharing::fence;
 use crate::turn::Turn;
@@ -61,7 +60,6 @@ struct History {
 pub(crate) struct Recorded {
     pub(crate) recorder: Recorder,
     pub(crate) spec: RecordedSpec,
-    pub(crate) told: Told,
 }
 
 /// The spec of a Swarm in the last recorded turn.

@@ -3,17 +3,21 @@
 //! A replica renews its own Lease every two seconds. So the age of that Lease shows an API server that
 //! takes no write, also while no Swarm has a turn. At the start, the Leases of earlier replicas show the
 //! last sign of any operator.
+//!
+//! Each Swarm that belonged to this replica before and after an outage gets it once. The memory of
+//! a Swarm does not outlive the outage, since a replica without a good Lease forgets it. So this file
+//! keeps on its own since when the replica has each Swarm, and the number of outages that the Swarm got.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use swarm_core::history::{OUTAGE_MIN_MS, Outage, OutageCause, Outages};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::locks::unpoisoned;
 use crate::pool::observe::unix_time_us;
-use crate::sharing::Sharing;
+use crate::sharing::{Presence, Sharing};
 
 /// The time between two looks at the age of the Lease.
 const LOOK: Duration = Duration::from_secs(1);
@@ -22,6 +26,9 @@ const FROZEN_MS: u64 = 5 * 1_000;
 /// The time after the start in which Swarms that are taken over get the outage before it, in milliseconds:
 /// one minute.
 const TAKEN_OVER_MS: u64 = 60 * 1_000;
+/// The time after the start in which another replica may still say since when it runs, in milliseconds:
+/// ten renewals.
+const SAYS_ITS_START_MS: u64 = 10 * 2 * 1_000;
 /// The largest number of outages that are kept for Swarms without a turn since.
 const KEPT_MAX: usize = 16;
 
@@ -30,24 +37,23 @@ pub(crate) struct SeenOutages(Mutex<State>);
 
 struct State {
     started_ms: u64,
+    /// Whether the outage before the start is known, if there was one.
+    has_begun: bool,
     looked_ms: Option<u64>,
     open: Outages,
     ended: Vec<Outage>,
     /// The number of outages that are not kept any more.
     dropped: usize,
+    /// The Swarms of this replica, by UID.
+    told: HashMap<String, Told>,
 }
 
 /// The outages that were reported for one Swarm.
 #[derive(Debug)]
-pub(crate) struct Told {
+struct Told {
+    /// The moment since when the Swarm belongs to this replica, without a pause.
     since_ms: u64,
     count: usize,
-}
-
-impl Default for Told {
-    fn default() -> Self {
-        Self { since_ms: now_ms(), count: 0 }
-    }
 }
 
 impl Default for SeenOutages {
@@ -58,8 +64,9 @@ impl Default for SeenOutages {
 
 impl SeenOutages {
     fn since(started_ms: u64) -> Self {
-        let (open, ended) = (Outages::default(), Vec::new());
-        Self(Mutex::new(State { started_ms, looked_ms: None, open, ended, dropped: 0 }))
+        let (open, ended, told) = (Outages::default(), Vec::new(), HashMap::new());
+        let (has_begun, looked_ms, dropped) = (false, None, 0);
+        Self(Mutex::new(State { started_ms, has_begun, looked_ms, open, ended, dropped, told }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -70,37 +77,56 @@ impl SeenOutages {
     pub(crate) async fn watch(&self, sharing: &Sharing) {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_first = true;
         loop {
             looks.tick().await;
-            let Some(age) = sharing.lease_age() else { return };
-            if is_first && let Some(others) = sharing.renewals_of_others() {
-                is_first = false;
-                self.state().begin(&others);
-            }
-            self.state().look(now_ms(), u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+            self.look(sharing);
         }
     }
 
-    /// Returns the outages that were not reported yet for a Swarm that was made at `made_ms`.
-    pub(crate) fn news(&self, told: &mut Told, made_ms: u64) -> Vec<Outage> {
-        self.state().news(told, made_ms, now_ms())
+    /// Looks at the Leases of all replicas, and at the age of the own one.
+    fn look(&self, sharing: &Sharing) {
+        let Some(age) = sharing.lease_age() else { return };
+        let others = sharing.others();
+        let mut state = self.state();
+        if let Some(others) = others {
+            state.begin(&others, now_ms());
+        }
+        state.look(now_ms(), u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+    }
+
+    /// Notes that this replica has taken over the Swarm with this UID, which another replica may have
+    /// had before.
+    pub(crate) fn taken_over(&self, uid: &str) {
+        self.state().taken_over(uid, now_ms());
+    }
+
+    /// Forgets all Swarms for which `keep` returns false.
+    pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) {
+        self.state().told.retain(|uid, _| keep(uid));
+    }
+
+    /// Returns the outages that were not reported yet for the Swarm with this UID, which was made at
+    /// `made_ms`.
+    pub(crate) fn news(&self, sharing: &Sharing, uid: &str, made_ms: u64) -> Vec<Outage> {
+        // The turn that comes first after an outage may come before the next look.
+        self.look(sharing);
+        self.state().news(uid, made_ms)
     }
 }
 
 impl State {
-    /// Takes the last renewals of replicas before this one.
-    fn begin(&mut self, others: &[Timestamp]) {
-        let last = others.iter().max().and_then(|at| u64::try_from(at.as_millisecond()).ok());
-        let Some(from_ms) = last.filter(|last| last + OUTAGE_MIN_MS <= self.started_ms) else {
+    /// Takes the other replicas of the group. The time before this process in which none ran is an
+    /// outage.
+    fn begin(&mut self, others: &[Presence], now_ms: u64) {
+        if self.has_begun {
             return;
-        };
-        self.end(Outage {
-            cause: OutageCause::Operators,
-            from_ms,
-            to_ms: self.started_ms,
-            jobs: 0,
-        });
+        }
+        let before = Before::of(self.started_ms, others);
+        let is_late = self.started_ms + SAYS_ITS_START_MS <= now_ms;
+        self.has_begun = before != Before::Unknown || is_late;
+        if let Before::Nobody { from_ms, to_ms } = before {
+            self.end(Outage { cause: OutageCause::Operators, from_ms, to_ms, jobs: 0 });
+        }
     }
 
     /// Takes the age of the Lease, in milliseconds.
@@ -125,17 +151,54 @@ impl State {
         }
     }
 
-    fn news(&self, told: &mut Told, made_ms: u64, now_ms: u64) -> Vec<Outage> {
+    fn taken_over(&mut self, uid: &str, now_ms: u64) {
+        let told = Told { since_ms: now_ms, count: 0 };
+        self.told.entry(uid.to_owned()).or_insert(told).since_ms = now_ms;
+    }
+
+    fn news(&mut self, uid: &str, made_ms: u64) -> Vec<Outage> {
+        let Some(told) = self.told.get_mut(uid) else { return Vec::new() };
         let new = self.ended.iter().skip(told.count.saturating_sub(self.dropped));
         let concerns = |it: &&Outage| {
             // Another replica may have had the Swarm during an outage of this one.
-            let is_before = it.to_ms == self.started_ms;
-            let was_taken_over = is_before && now_ms <= self.started_ms + TAKEN_OVER_MS;
-            made_ms <= it.from_ms && (told.since_ms <= it.from_ms || was_taken_over)
+            let is_before = it.to_ms <= self.started_ms;
+            let is_soon = told.since_ms <= self.started_ms + TAKEN_OVER_MS;
+            made_ms <= it.from_ms && (told.since_ms <= it.from_ms || (is_before && is_soon))
         };
         let new = new.filter(concerns).copied().collect();
         told.count = self.dropped + self.ended.len();
         new
+    }
+}
+
+/// The time before the start of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// A replica does not say since when it runs.
+    Unknown,
+    /// A replica ran, or none ever did, or the others have recorded that none did.
+    Told,
+    /// No replica ran within these bounds.
+    Nobody { from_ms: u64, to_ms: u64 },
+}
+
+impl Before {
+    /// Judges the time before `started_ms`. Replicas that start together are one start, whichever of them
+    /// looks.
+    fn of(started_ms: u64, others: &[Presence]) -> Self {
+        let mut to_ms = started_ms;
+        let mut earlier: Vec<_> = others.iter().collect();
+        earlier.sort_unstable_by_key(|it| it.renewed_ms);
+        while let Some(last) = earlier.pop() {
+            if last.renewed_ms.saturating_add(OUTAGE_MIN_MS) <= to_ms {
+                let is_recent = started_ms <= to_ms.saturating_add(TAKEN_OVER_MS);
+                let nobody = Self::Nobody { from_ms: last.renewed_ms, to_ms };
+                return if is_recent { nobody } else { Self::Told };
+            }
+            let Some(began_ms) = last.started_ms else { return Self::Unknown };
+            to_ms = to_ms.min(began_ms);
+        }
+        Self::Told
     }
 }
 
@@ -156,60 +219,123 @@ mod tests {
         outages.iter().map(ToString::to_string).collect()
     }
 
-    #[test]
-    fn a_lease_without_renewals_is_an_outage_for_the_swarms_that_this_process_had() {
-        let mut state = started();
-        let mut had = Told { since_ms: 101_000, count: 0 };
-        let mut came = Told { since_ms: 130_000, count: 0 };
-        for now_s in 110..170 {
-            state.look(now_s * 1_000, (now_s - 110) * 1_000);
-            assert!(state.news(&mut had, 0, now_s * 1_000).is_empty(), "it goes on");
+    /// The API server takes no write from `from_s` to `to_s`, and the process looks each second.
+    fn api_away(state: &mut State, from_s: u64, to_s: u64) {
+        for now_s in from_s..to_s {
+            state.look(now_s * 1_000, (now_s - from_s) * 1_000);
         }
-        state.look(170_000, 500);
-        let outage = ["the API server took no write for 59 s"];
-        assert_eq!(texts(&state.news(&mut had, 0, 171_000)), outage);
-        assert!(state.news(&mut had, 0, 172_000).is_empty(), "each outage is told once");
-        assert!(state.news(&mut came, 0, 172_000).is_empty(), "another replica had this one");
-        let mut new = Told { since_ms: 101_000, count: 0 };
-        assert!(state.news(&mut new, 150_000, 172_000).is_empty(), "a Swarm that is newer");
-        state.look(179_000, 9_000);
-        state.look(180_000, 500);
-        assert!(state.news(&mut had, 0, 181_000).is_empty(), "a slow answer is no outage");
+        state.look(to_s * 1_000, 500);
+    }
+
+    fn second(from_s: u64, to_s: u64) -> Presence {
+        Presence { started_ms: Some(from_s * 1_000), renewed_ms: to_s * 1_000 }
     }
 
     #[test]
-    fn a_frozen_process_and_a_time_without_replicas_are_outages_without_an_operator() {
+    fn a_lease_without_renewals_is_an_outage_for_the_swarms_that_this_process_had() {
         let mut state = started();
-        let mut told = Told { since_ms: 101_000, count: 0 };
+        for uid in ["had", "new"] {
+            state.taken_over(uid, 101_000);
+        }
+        for now_s in 110..170 {
+            state.look(now_s * 1_000, (now_s - 110) * 1_000);
+            assert!(state.news("had", 0).is_empty(), "it goes on");
+        }
+        state.taken_over("came", 130_000);
+        state.look(170_000, 500);
+        let outage = ["the API server took no write for 59 s"];
+        assert_eq!(texts(&state.news("had", 0)), outage);
+        assert!(state.news("had", 0).is_empty(), "each outage is told once");
+        assert!(state.news("came", 0).is_empty(), "another replica had this one");
+        assert!(state.news("new", 150_000).is_empty(), "a Swarm that is newer");
+        assert!(state.news("of another replica", 0).is_empty());
+        state.look(179_000, 9_000);
+        state.look(180_000, 500);
+        assert!(state.news("had", 0).is_empty(), "a slow answer is no outage");
+    }
+
+    #[test]
+    fn of_two_replicas_that_come_through_an_outage_one_tells_each_swarm() {
+        let (mut a, mut b) = (started(), started());
+        a.taken_over("of a", 101_000);
+        a.taken_over("moves", 101_000);
+        b.taken_over("of b", 101_000);
+        // Turns forget the memory of each Swarm while the Lease is over. No replica takes one over.
+        for state in [&mut a, &mut b] {
+            api_away(state, 110, 140);
+        }
+        // A Swarm has another turn, and moves, only after it got the outage.
+        let told = |state: &mut State, uid| state.news(uid, 0).len();
+        assert_eq!([told(&mut a, "of a"), told(&mut b, "of b"), told(&mut a, "moves")], [1, 1, 1]);
+        b.taken_over("moves", 141_000);
+        assert_eq!([told(&mut a, "of a"), told(&mut b, "of b"), told(&mut b, "moves")], [0, 0, 0]);
+        a.taken_over("moves", 150_000);
+        assert_eq!(told(&mut a, "moves"), 0);
+        a.taken_over("made since", 150_000);
+        assert!(a.news("made since", 150_000).is_empty());
+    }
+
+    #[test]
+    fn a_frozen_process_is_an_outage_without_an_operator() {
+        let mut state = started();
+        state.taken_over("s", 101_000);
         state.look(110_000, 1_000);
         state.look(150_000, 41_000);
         state.look(151_000, 100);
-        let frozen = ["no operator ran for 41 s"];
-        assert_eq!(texts(&state.news(&mut told, 0, 151_000)), frozen);
+        assert_eq!(texts(&state.news("s", 0)), ["no operator ran for 41 s"]);
+    }
 
-        let at = |second| Timestamp::from_second(second).unwrap();
+    #[test]
+    fn swarms_that_are_taken_over_after_a_time_without_replicas_get_it_as_an_outage() {
         let mut state = started();
-        state.begin(&[at(40), at(30)]);
-        for (since_ms, made_ms, now_ms, count) in [
-            (101_000, 0, 105_000, 1),
-            (101_000, 50_000, 105_000, 0),
+        state.begin(&[second(1, 40), second(2, 30)], 101_000);
+        for (since_ms, made_ms, count) in [
+            (101_000, 0, 1),
+            (101_000, 50_000, 0),
             // A replica that came later has moved it here.
-            (180_000, 0, 180_000, 0),
+            (180_000, 0, 0),
         ] {
-            let mut told = Told { since_ms, count: 0 };
-            assert_eq!(state.news(&mut told, made_ms, now_ms).len(), count, "{since_ms}");
+            let uid = format!("{since_ms} {made_ms}");
+            state.taken_over(&uid, since_ms);
+            assert_eq!(state.news(&uid, made_ms).len(), count, "{uid}");
         }
-        for others in [vec![], vec![at(99), at(3)], vec![at(120)]] {
-            let mut state = started();
-            state.begin(&others);
-            assert!(state.ended.is_empty(), "{others:?}");
+        state.begin(&[second(1, 40)], 102_000);
+        assert_eq!(state.ended.len(), 1, "there is one start");
+    }
+
+    #[test]
+    fn replicas_that_start_together_find_the_same_outage_before_them() {
+        let nobody = |from_ms, to_ms| Before::Nobody { from_ms, to_ms };
+        for (others, expected) in [
+            (vec![], Before::Told),
+            (vec![second(1, 99), second(1, 3)], Before::Told),
+            (vec![second(90, 120)], Before::Told),
+            (vec![second(1, 40)], nobody(40_000, 100_000)),
+            // The second replica started a little earlier, and a third one soon after that.
+            (vec![second(1, 40), second(97, 103)], nobody(40_000, 97_000)),
+            (vec![second(1, 40), second(97, 103), second(99, 98)], nobody(40_000, 97_000)),
+            // A replica has run since before.
+            (vec![second(1, 40), second(30, 103)], Before::Told),
+            // The others have recorded it.
+            (vec![second(1, 10), second(30, 103)], Before::Told),
+        ] {
+            assert_eq!(Before::of(100_000, &others), expected, "{others:?}");
         }
+        let silent = Presence { started_ms: None, renewed_ms: 101_000 };
+        let others = [second(1, 40), silent];
+        let mut state = started();
+        state.begin(&others, 102_000);
+        assert!(!state.has_begun, "it may say it with its next renewal");
+        state.begin(&others, 130_000);
+        assert!(state.has_begun && state.ended.is_empty(), "an earlier version never says it");
+        let ended = Presence { renewed_ms: 40_000, ..silent };
+        assert_eq!(Before::of(100_000, &[ended]), nobody(40_000, 100_000));
     }
 
     #[test]
     fn the_oldest_outages_are_dropped_and_none_is_told_twice() {
         let mut state = started();
-        let mut told = Told { since_ms: 0, count: 0 };
+        state.taken_over("s", 0);
         let outage = |n: u64| Outage {
             cause: OutageCause::ApiServer,
             from_ms: 200_000 + n,
@@ -217,8 +343,8 @@ mod tests {
             jobs: 0,
         };
         (0..20).for_each(|n| state.end(outage(n)));
-        assert_eq!(state.news(&mut told, 0, 0).len(), KEPT_MAX);
+        assert_eq!(state.news("s", 0).len(), KEPT_MAX);
         state.end(outage(20));
-        assert_eq!(state.news(&mut told, 0, 0), [outage(20)]);
+        assert_eq!(state.news("s", 0), [outage(20)]);
     }
 }

@@ -88,6 +88,7 @@ impl Operator {
         let is_kept = |uid: &str| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty();
         self.memories.retain(is_kept);
         self.services.histories.retain(is_kept);
+        self.services.outages.retain(is_kept);
         self.services
             .sessions
             .alarms
@@ -265,6 +266,7 @@ pub(crate) async fn reconcile(
     };
     if operator.memories.is_new_term(&uid, permit.term()) {
         operator.services.metrics.takeovers.inc();
+        operator.services.outages.taken_over(&uid);
         operator.forget(&swarm);
     }
     let Services { caches, client, background, .. } = &*operator.services;

@@ -22,7 +22,7 @@ use kube::runtime::watcher::watch_object;
 use serde_json::{Map, Value, json};
 use swarm_client::api::Swarm;
 use swarm_client::client::Clients;
-use swarm_replicas::{End, Group, JoinError, Member, ReplicaStatus, Share, Weight};
+use swarm_replicas::{End, Group, JoinError, Listed, Member, ReplicaStatus, Share, Weight};
 use tokio::time::Instant;
 use twox_hash::XxHash3_64;
 
@@ -36,6 +36,8 @@ use types::{Hosting, Types};
 pub const GROUP: &str = "swarm-operator";
 /// The longest time for which a replica without a share stays unready.
 const BEGINS_WITHIN: Duration = Duration::from_secs(24);
+/// The field of a replica's state with the moment of its start, in milliseconds since the Unix epoch.
+const STARTED: &str = "startedMs";
 /// The pause before the types are watched again after a failure.
 const TYPES_RETRY: Duration = Duration::from_secs(5);
 
@@ -52,6 +54,15 @@ pub struct Sharing {
     objects: Arc<Objects>,
     /// This operator among the replicas, if there are others.
     member: Option<Member>,
+}
+
+/// The time in which another replica ran, by its own clock, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Presence {
+    /// Its start; `None` if its Lease does not say it.
+    pub(crate) started_ms: Option<u64>,
+    /// The last renewal of its Lease.
+    pub(crate) renewed_ms: u64,
 }
 
 /// Counts the Swarms of all scopes that this operator owns.
@@ -107,13 +118,17 @@ impl Sharing {
         self.member.as_ref().map(Member::lease_age)
     }
 
-    /// The last renewals of the Leases of other replicas, alive or not; `None` until the Leases are known.
-    pub(crate) fn renewals_of_others(&self) -> Option<Vec<Timestamp>> {
+    /// The other replicas, alive or not; `None` until the Leases are known.
+    pub(crate) fn others(&self) -> Option<Vec<Presence>> {
         let member = self.member.as_ref()?;
         let (own, members) = (member.id().to_string(), member.members());
         let (own, others): (Vec<_>, Vec<_>) = members.iter().partition(|it| it.member == own);
-        let renewed = others.iter().filter_map(|it| it.renewed.as_ref()?.parse().ok());
-        (!own.is_empty()).then(|| renewed.collect())
+        let presence = |it: &&Listed| {
+            let renewed: Timestamp = it.renewed.as_ref()?.parse().ok()?;
+            let renewed_ms = u64::try_from(renewed.as_millisecond()).ok()?;
+            Some(Presence { started_ms: it.status[STARTED].as_u64(), renewed_ms })
+        };
+        (!own.is_empty()).then(|| others.iter().filter_map(presence).collect())
     }
 
     /// The controllers of the scope that no replica hosts, according to the statuses of all
@@ -291,6 +306,7 @@ impl Replica {
     pub fn publish_status(&self, version: String, health: Health) {
         let (objects, before) = (Arc::clone(&self.objects), Mutex::new((Instant::now(), 0)));
         let hosted = Arc::clone(&self.hosted);
+        let since_ms = Timestamp::now().as_millisecond();
         self.member.add_status(move || {
             let load = health.load();
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
@@ -305,6 +321,7 @@ impl Replica {
             };
             let status = json!({
                 "type": started_as,
+                STARTED: since_ms,
                 "typesProblem": problem,
                 "version": version,
                 "objects": objects.count(),
