@@ -112,13 +112,23 @@ pub fn main() -> ExitCode {
     let outcome = match args.command {
         // There are many workers and guards, so each has few threads. The process that becomes a
         // job has one.
-        Command::Worker { command } => swarm_worker::execute(command),
+        Command::Worker { command } => {
+            name_process();
+            swarm_worker::execute(command)
+        }
         command => execute(command),
     };
     outcome.unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
         ExitCode::FAILURE
     })
+}
+
+/// Gives this process the name of the program in lists of processes. A worker and a guard are started
+/// through a descriptor of the program's file, whose name the system would show.
+fn name_process() {
+    // Without the name, a list of processes is only harder to read.
+    let _ = rustix::thread::set_name(c"swarm");
 }
 
 /// Carries out a command, with a thread for each core.

@@ -24,6 +24,7 @@ mod killed;
 mod leftovers;
 mod logs;
 mod peer;
+mod problems;
 pub(crate) mod reports;
 pub(crate) mod worker;
 
@@ -49,7 +50,6 @@ pub(crate) use peer::Peer;
 use swarm_adapters_host::channel::{self, HeldProcess, WorkerState};
 use swarm_adapters_host::file;
 use swarm_worker::ends::Reaper;
-use swarm_worker::procs;
 
 use leftovers::Records;
 use reports::{Reports, WorkerStates};
@@ -87,6 +87,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) deaths: u32,
     /// The last end, or the reason why the worker could not be started.
     pub(crate) last_death: Option<String>,
+    /// The reason why the worker cannot be started, from a failed start until a start succeeds.
+    pub(crate) unstarted: Option<String>,
     /// The processes that it left behind and that this user may not end.
     pub(crate) held: Vec<HeldProcess>,
 }
@@ -115,6 +117,8 @@ pub(crate) type Arguments = dyn Fn(&str, &str) -> Vec<OsString> + Send + Sync;
 pub(crate) struct WorkerCommand {
     /// The program.
     pub(crate) program: PathBuf,
+    /// The name of the program in sentences and in lists of processes.
+    pub(crate) shown: PathBuf,
     /// Its arguments.
     pub(crate) arguments: Box<Arguments>,
 }
@@ -210,26 +214,6 @@ impl Processes {
         std::mem::take(&mut *warnings)
     }
 
-    /// Returns sentences about the processes that keep jobs and workers from ending.
-    #[must_use]
-    pub(crate) fn held(&self) -> Vec<String> {
-        let workers = self.shared.workers.borrow();
-        let reported = self.shared.reported.lock();
-        let mut sentences = Vec::new();
-        for (slot, worker) in workers.iter() {
-            let mut add = |of: &str, held: &[HeldProcess]| {
-                sentences.extend(procs::sentence(of, held));
-            };
-            add(&format!("worker {}", worker.name), &worker.held);
-            let its_own = reported.get(slot).filter(|it| it.instance == worker.instance);
-            let jobs = its_own.filter(|_| worker.held.is_empty());
-            for (job, now) in jobs.into_iter().flat_map(|it| &it.jobs) {
-                add(&format!("{job} on {}", worker.name), &now.held);
-            }
-        }
-        sentences
-    }
-
     /// Subscribes to the workers.
     #[must_use]
     pub(crate) fn watch(&self) -> watch::Receiver<Workers> {
@@ -246,6 +230,7 @@ impl Processes {
             phase: Phase::Up,
             deaths: 0,
             last_death: None,
+            unstarted: None,
             held: Vec::new(),
         };
         let is_free = self.shared.workers.send_if_modified(|workers| {

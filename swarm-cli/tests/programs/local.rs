@@ -22,6 +22,7 @@ mod hostile;
 mod leftovers;
 mod lives;
 pub(crate) mod operator;
+mod own_file;
 mod ready;
 mod reasons;
 mod recorders;

@@ -364,6 +364,7 @@ mod tests {
             phase: Phase::Up,
             deaths: 0,
             last_death: None,
+            unstarted: None,
             held: Vec::new(),
         };
         let row = |name: &str| JobRow {

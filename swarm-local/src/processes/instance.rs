@@ -21,7 +21,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
-use super::{Asked, END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, logs};
+use super::{Asked, END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, WorkerCommand, logs};
 
 /// Time for reading a worker's remaining events after its end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -50,11 +50,18 @@ impl Shared {
         });
         let (child, stream) = match self.spawn(&name, &instance) {
             Ok(spawned) => spawned,
-            Err(reason) => return format!("cannot be started: {reason}"),
+            Err(reason) => {
+                let sentence = format!("cannot be started: {reason}");
+                self.edit(slot, |worker| worker.unstarted = Some(reason));
+                return sentence;
+            }
         };
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         self.records.add(&name, pid);
-        self.edit(slot, |worker| worker.pid = pid.map(Pid::as_raw_pid));
+        self.edit(slot, |worker| {
+            worker.pid = pid.map(Pid::as_raw_pid);
+            worker.unstarted = None;
+        });
         let (events, orders) = stream.into_split();
         let said = follow(events, |event| self.learn(slot, &name, &instance, event));
         let mut running =
@@ -184,12 +191,13 @@ impl Shared {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(no_channel)?;
         ours.set_nonblocking(true).map_err(no_channel)?;
         let ours = UnixStream::from_std(ours).map_err(no_channel)?;
-        let program = &self.command.program;
+        let WorkerCommand { program, shown, arguments } = &self.command;
         let open_files =
             caller::open_files_of_jobs().map(|it| (caller::OPEN_FILES, it.to_string()));
         let mut command = Command::new(program);
         command
-            .args((self.command.arguments)(name, instance))
+            .arg0(shown)
+            .args(arguments(name, instance))
             .envs(open_files)
             .env(JOB_LOGS, logs::job_logs(&self.logs))
             .env(sweep::INSTANCE, instance)
@@ -202,7 +210,7 @@ impl Shared {
             .stdout(stdout)
             .stderr(stderr);
         let child = self.reaper.start(instance, || command.spawn());
-        let child = child.map_err(|error| format!("{}: {}", program.display(), refused(error)))?;
+        let child = child.map_err(|error| format!("{}: {}", shown.display(), refused(error)))?;
         Ok((child, ours))
     }
 }

@@ -19,7 +19,11 @@ fn patient_pool(dir: &Path, script: &str, stop_timeout: Duration) -> Processes {
     let script = script.to_owned();
     let arguments =
         move |name: &str, _: &str| vec!["-c".into(), script.clone().into(), name.into()];
-    let command = WorkerCommand { program: "/bin/sh".into(), arguments: Box::new(arguments) };
+    let command = WorkerCommand {
+        program: "/bin/sh".into(),
+        shown: "/bin/sh".into(),
+        arguments: Box::new(arguments),
+    };
     Processes::open(dir, command, stop_timeout, Reports::default()).unwrap()
 }
 
@@ -101,6 +105,7 @@ async fn a_worker_that_cannot_be_started_is_reported_too() {
     let dir = tempfile::tempdir().unwrap();
     let command = WorkerCommand {
         program: "/no/such/program".into(),
+        shown: "/no/such/program".into(),
         arguments: Box::new(|_, _| Vec::new()),
     };
     let mut pool = Processes::open(dir.path(), command, STOP_TIMEOUT, Reports::default()).unwrap();
@@ -108,6 +113,11 @@ async fn a_worker_that_cannot_be_started_is_reported_too() {
     let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
     let reason = workers[&Slot(0)].last_death.clone().unwrap();
     assert!(reason.starts_with("cannot be started: /no/such/program: No such file"), "{reason}");
+    let warned = pool.unstarted();
+    assert!(
+        warned[0].starts_with("w-0 cannot be started: /no/such/program: No such"),
+        "{warned:?}"
+    );
     pool.end().await;
 }
 

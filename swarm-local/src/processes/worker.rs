@@ -13,10 +13,16 @@ use super::WorkerCommand;
 use crate::LocalArgs;
 use crate::settings::run_log::RunLogSize;
 
+/// The file of this program, which stays open to it. The system keeps the file while the program runs,
+/// also if its name is removed or leads to another file meanwhile.
+const OWN_FILE: &str = "/proc/self/exe";
+
 /// The program that is started for every worker.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerProgram {
     program: PathBuf,
+    /// The name of the program in sentences and in lists of processes.
+    shown: PathBuf,
     /// Arguments before the worker's own arguments.
     first: Vec<OsString>,
     log_format: LogFormat,
@@ -29,9 +35,10 @@ impl WorkerProgram {
         let (log_format, run_log) = (args.log_format, args.run_log);
         let Some(program) = &args.worker else {
             let cannot = |error| format!("the path of this program cannot be determined: {error}");
-            let program = env::current_exe().map_err(cannot)?;
+            let shown = env::current_exe().map_err(cannot)?;
             return Ok(Self {
-                program,
+                program: OWN_FILE.into(),
+                shown,
                 first: vec!["worker".into(), "run".into()],
                 log_format,
                 run_log,
@@ -44,7 +51,8 @@ impl WorkerProgram {
                 "--worker: the program {shown} cannot be found; write a path to it"
             ));
         }
-        Ok(Self { program: program.clone(), first: args.worker_args.clone(), log_format, run_log })
+        let (program, shown, first) = (program.clone(), program.clone(), args.worker_args.clone());
+        Ok(Self { program, shown, first, log_format, run_log })
     }
 
     /// Returns the setting of the run log.
@@ -54,7 +62,7 @@ impl WorkerProgram {
 
     /// Returns the command of a worker whose pool keeps its state in `dir`.
     pub(crate) fn command(&self, dir: &Path, terms: &LeaseTerms) -> WorkerCommand {
-        let Self { program, first, log_format, run_log } = self.clone();
+        let Self { program, shown, first, log_format, run_log } = self.clone();
         let (dir, terms) = (dir.to_owned(), *terms);
         let arguments = move |name: &str, instance: &str| {
             let path = |option: &str, path: &Path| {
@@ -82,7 +90,7 @@ impl WorkerProgram {
             arguments.extend(options.into_iter().map(OsString::from));
             arguments
         };
-        WorkerCommand { program, arguments: Box::new(arguments) }
+        WorkerCommand { program, shown, arguments: Box::new(arguments) }
     }
 }
 

@@ -78,6 +78,7 @@ impl Operation {
         let held = stores.processes.held();
         said.held(&held, &outlets.voice);
         snapshot.status.warnings.extend(held);
+        snapshot.status.warnings.extend(stores.processes.unstarted());
         let turn = Summary::of(decision, &wanted.desired, observed, &progress);
         snapshot.judge(&turn, workers);
         for sentence in said.failures.news(&snapshot.status) {

@@ -131,6 +131,7 @@ mod tests {
             phase: Phase::Up,
             deaths,
             last_death: None,
+            unstarted: None,
             held: Vec::new(),
         };
         let mut said = Said::default();
