@@ -12,6 +12,7 @@ mod explain;
 mod history;
 mod logs;
 mod names;
+mod old_program;
 mod pool;
 mod ps;
 mod report;

@@ -14,7 +14,7 @@ use swarm_worker::job_groups::{self, JobGroups};
 
 use super::super::processes::remaining;
 use super::pool::{Pool, Pools, known_dirs, ran_in, sorted};
-use super::{Failure, PoolArgs, ended};
+use super::{Failure, PoolArgs, ended, old_program};
 use crate::settings::fixed::Fixed;
 use crate::state_dir::state;
 
@@ -156,7 +156,7 @@ async fn judge_running(pools: &Pools) -> (Outcome, String) {
     if pools.running.is_empty() {
         return (Outcome::Good, "none runs".to_owned());
     }
-    let mut problems = Vec::new();
+    let (mut problems, mut notes) = (Vec::new(), Vec::new());
     for (dir, operator) in &pools.running {
         let pool = Pool { dir: dir.clone() };
         let name = pool.shown();
@@ -168,14 +168,19 @@ async fn judge_running(pools: &Pools) -> (Outcome, String) {
             Ok((_, status)) => {
                 let sentences = status.problems().into_iter();
                 problems.extend(sentences.map(|it| format!("{name}: {it}")));
+                let of_pool = old_program::notes(&pool, &status).await.into_iter();
+                notes.extend(of_pool.map(|it| format!("; {name}: {it}")));
             }
             Err(failure) => problems.push(failure.sentence()),
         }
     }
     let count = pools.running.len();
     match problems.as_slice() {
-        [] => (Outcome::Good, format!("{count} of {count} answer; `swarm status` shows them")),
-        problems => (Outcome::Wrong, problems.join("; ")),
+        [] => {
+            let notes = notes.concat();
+            (Outcome::Good, format!("{count} of {count} answer; `swarm status` shows them{notes}"))
+        }
+        problems => (Outcome::Wrong, problems.join("; ") + &notes.concat()),
     }
 }
 

@@ -16,7 +16,7 @@ use swarm_view::words::limit;
 use tokio::time::{Instant, sleep};
 
 use super::pool::Pool;
-use super::{Failure, PoolArgs, finished, pool};
+use super::{Failure, PoolArgs, finished, old_program, pool};
 
 /// The time between two requests of a status that waits.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -81,7 +81,8 @@ async fn answer(args: &StatusArgs, until: Instant) -> Result<Answer, Failure> {
         let (standing, _) = status.standing(unix_s());
         format!("not settled and healthy within {}: {standing}", limit(args.timeout))
     });
-    Ok(answer.with_complaints(late.into_iter().collect()))
+    let notes = old_program::notes(&pool, &status).await;
+    Ok(answer.with_complaints(late.into_iter().chain(notes).collect()))
 }
 
 /// Returns the listed failing jobs that run again.

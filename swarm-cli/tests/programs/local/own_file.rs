@@ -71,3 +71,34 @@ fn status_has_the_reason_why_a_worker_cannot_be_started() {
     drop(operator);
     gone(&machine);
 }
+
+#[test]
+fn status_and_check_name_an_operator_whose_program_was_replaced() {
+    let machine = Machine::new();
+    let operator = settled(&machine);
+    let file = program(&machine);
+    let new = machine.path().join("swarm.new");
+    assert!(machine.run(&["status"]).stderr.is_empty());
+    fs::copy(&file, &new).unwrap();
+    fs::rename(&new, &file).unwrap();
+    let output = machine.run(&["status"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let shown = file.display();
+    let expected =
+        format!("the operator runs the program that was in {shown} until it was replaced at 2");
+    assert!(
+        said.contains(&expected) && said.contains("stop the pool and start it again"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(0), "the pool is healthy");
+    let check = machine.asks(&["check"]);
+    assert!(check.contains(&expected), "{check}");
+    fs::remove_file(&file).unwrap();
+    let said = String::from_utf8(machine.run(&["status"]).stderr).unwrap();
+    assert!(
+        said.contains(&format!("runs a program whose file {shown} was removed; it runs on")),
+        "{said}"
+    );
+    drop(operator);
+    gone(&machine);
+}

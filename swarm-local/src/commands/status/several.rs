@@ -12,6 +12,7 @@ use swarm_view::table::{add_table, columns, row};
 use swarm_view::words::number;
 
 use super::super::Failure;
+use super::super::old_program;
 use super::super::pool::Pool;
 
 /// A pool that runs, or should run.
@@ -30,9 +31,15 @@ pub(super) async fn answer(
     lost: &[Pool],
     display: Display,
 ) -> Result<Answer, Failure> {
+    let mut notes = Vec::new();
     let mut listed: Vec<_> = lost.iter().map(Listed::lost).collect();
     for pool in running {
-        let state = pool.swarm().await.map_err(|failure| match failure {
+        let state = pool.swarm().await;
+        if let Ok((_, status)) = &state {
+            let of_pool = old_program::notes(pool, status).await.into_iter();
+            notes.extend(of_pool.map(|note| format!("{}: {note}", pool.shown())));
+        }
+        let state = state.map_err(|failure| match failure {
             Failure::No(sentence) | Failure::Usage(sentence) => sentence,
             Failure::Failed(error) => format!("{error:#}"),
         });
@@ -43,7 +50,7 @@ pub(super) async fn answer(
         || json!(Overview::Pools { pools: listed.iter().map(Listed::document).collect() });
     let names = || lost.iter().chain(running).map(Pool::shown).collect();
     let answer = display.answer(is_healthy, |_| table(&listed), document, names)?;
-    Ok(answer.with_complaints(lost.iter().map(Pool::lost_sentence).collect()))
+    Ok(answer.with_complaints(lost.iter().map(Pool::lost_sentence).chain(notes).collect()))
 }
 
 fn table(listed: &[Listed<'_>]) -> String {
