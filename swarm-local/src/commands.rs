@@ -33,7 +33,7 @@ pub use check::{CheckArgs, check};
 pub use explain::{ExplainArgs, explain};
 pub use history::{DiffArgs, HistoryArgs, diff, history};
 pub use logs::{LogsArgs, logs};
-pub(crate) use names::runs_already;
+pub(crate) use names::{runs_already, runs_elsewhere};
 pub use pool::{NamedPool, PoolArgs, RunningPool, running};
 pub use ps::{PsArgs, ps};
 pub use report::{ReportArgs, report};

@@ -87,6 +87,10 @@ pub struct LocalArgs {
     /// The directory for state and logs [default: ~/.local/state/swarm/NAME, or by `XDG_STATE_HOME`]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Start the Swarm a second time, though a pool with its name runs in another directory. Both run
+    /// all of its jobs
+    #[arg(long)]
+    pub again: bool,
     /// Run in the background: return once the pool is up. `attach` shows it, and `stop` ends it
     #[arg(long, short, conflicts_with = "until_settled")]
     pub detach: bool,
@@ -166,22 +170,25 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Ok(worker) => worker,
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
-    let is_default = args.dir.is_none();
+    let (is_default, again) = (args.dir.is_none(), args.again);
     let dir = match args.dir.map_or_else(|| state::default_dir(&wanted.name), Ok) {
         Ok(dir) => dir,
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
+    if let Some(sentence) = commands::runs_elsewhere(&dir, &wanted.name).await.filter(|_| !again) {
+        anyhow::bail!(sentence);
+    }
     let dir = claimed(&dir, is_default).await?;
     if let Some(sentence) = other_pool(dir.path(), &wanted.name) {
         return Ok(wrong_usage(&sentence));
     }
     // Before anything is written there.
     let away_since_ms = Fixed::is_expected(dir.path()).then(|| last_sign(dir.path())).flatten();
-    let recorded = wanted.fixed().record(dir.path());
-    recorded.with_context(|| format!("{} cannot be written", dir.path().display()))?;
-    log::start(dir.path(), args.log_format)
-        .with_context(|| format!("the log cannot be written in {}", dir.path().display()))?;
-    state::list(dir.path());
+    let file = input.followed().map(str::to_owned);
+    let followed = file.as_deref().map(absolute);
+    let other_file = Fixed::other_file(dir.path(), followed.as_deref());
+    let fixed = wanted.fixed().following(followed.clone());
+    begin(dir.path(), &fixed, args.log_format)?;
     let listener = match args.listen {
         Some(address) => Some(http::listen(address).await?),
         None => None,
@@ -189,7 +196,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let (name, socket) = listen_in(dir.path());
     let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
     let advice = input.followed().map(|file| text::advice(file, args.detached));
-    text::say(&text::opening(&wanted, dir.path(), advice, bound));
+    text::say(&text::opening(&wanted, dir.path(), advice, bound, other_file.as_deref()));
     if let Some(sentence) = limits::of_open_files(&wanted) {
         tracing::warn!("{sentence}");
         complain_in_lines(&sentence);
@@ -216,9 +223,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         detach::begin(snapshots.subscribe(), sentence, dir.path());
     }
     let is_drawn = !(args.plain || args.detached || args.until_settled) && can_draw();
-    let file = input.followed().map(str::to_owned);
-    let (shown_file, since_unix_s) = (file.as_deref().map(absolute), unix_s());
-    let origin = Origin { file: shown_file, since_unix_s, away_since_ms };
+    let origin = Origin { file: followed, since_unix_s: unix_s(), away_since_ms };
     let paths = Paths { file, dir: dir.path().display().to_string() };
     let shown = web::Shown { snapshots: snapshots.subscribe(), reports: reports.clone() };
     let (view, place) = match is_drawn {
@@ -280,6 +285,15 @@ async fn claimed(dir: &Path, is_default: bool) -> anyhow::Result<StateDir> {
             None => Err(error),
         },
     }
+}
+
+/// Records the pool in its claimed directory, and starts the log there.
+fn begin(dir: &Path, fixed: &Fixed, log_format: LogFormat) -> anyhow::Result<()> {
+    fixed.record(dir).with_context(|| format!("{} cannot be written", dir.display()))?;
+    log::start(dir, log_format)
+        .with_context(|| format!("the log cannot be written in {}", dir.display()))?;
+    state::list(dir);
+    Ok(())
 }
 
 /// Listens on the socket in the state directory. If that fails, the pool runs anyway, but other

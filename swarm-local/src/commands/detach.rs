@@ -75,6 +75,7 @@ fn words(args: LocalArgs) -> Vec<OsString> {
         name,
         workers,
         dir,
+        again,
         detach: _,
         detached: _,
         listen,
@@ -102,6 +103,7 @@ fn words(args: LocalArgs) -> Vec<OsString> {
     add("--log-format=", format.map(|it| it.get_name().into()));
     add("--run-log=", Some(run_log.to_string().into()));
     add("--worker=", worker.map(PathBuf::into_os_string));
+    words.extend(again.then(|| "--again".into()));
     words.push(file.into());
     if !worker_args.is_empty() {
         words.push("--".into());
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_operator_in_the_background_has_the_options_of_its_caller() {
-        let given = "local -d a.yaml --name n --workers 3 --dir d --listen 8080 --log-format json \
+        let given = "local -d a.yaml --name n --workers 3 --dir d --again --listen 8080 --log-format json \
                      --worker ./w -- --own -x";
         let mut given = parsed(given.split(' ').map(Into::into).collect());
         let again = parsed(words(given.clone()));

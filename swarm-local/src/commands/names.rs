@@ -15,6 +15,7 @@ use super::Failure;
 use super::pool::{self, Pool, PoolArgs};
 use crate::logs::job_log::JobLog;
 use crate::serve::web::{self, job_line};
+use crate::settings::fixed::Fixed;
 use crate::state_dir::state;
 
 /// Maximum number of names that a sentence suggests.
@@ -176,6 +177,26 @@ pub(crate) async fn runs_already(dir: &Path, is_default: bool) -> Option<String>
         format!("--dir {}", shell::file(&pool.dir))
     };
     Some(already(&status, process, &which))
+}
+
+/// Returns the sentence about a running pool of the Swarm `name` in another directory than `dir`; `None`
+/// if there is none. O(pools of this user).
+pub(crate) async fn runs_elsewhere(dir: &Path, name: &str) -> Option<String> {
+    let dir = state::find(dir).ok().flatten().or_else(|| std::path::absolute(dir).ok())?;
+    let home = state::default_home().ok()?;
+    let is_of_name = |it: &PathBuf| {
+        let recorded = Fixed::recorded(it).ok().flatten();
+        *it != dir && recorded.is_some_and(|it| it.swarm == name)
+    };
+    let dirs = pool::known_dirs(&home).into_iter().filter(is_of_name).collect();
+    let (other, _) = pool::sorted(dirs).await.running.into_iter().next()?;
+    let shown = other.display().to_string();
+    let already = runs_already(&other, state::is_default(&other)).await;
+    let already = already.unwrap_or_else(|| format!("{name} runs already, in {shown}"));
+    Some(format!(
+        "{already}. A second pool in {} would run each of its jobs a second time; --again starts it",
+        dir.display()
+    ))
 }
 
 fn already(status: &Status, process: i32, which: &str) -> String {

@@ -40,6 +40,7 @@ pub(crate) fn opening(
     dir: &Path,
     advice: Option<String>,
     http: Option<SocketAddr>,
+    other_file: Option<&str>,
 ) -> String {
     let Wanted { name, desired, notes, .. } = wanted;
     let (jobs, workers) = (counted(desired.jobs.len(), "job"), counted(wanted.workers(), "worker"));
@@ -52,7 +53,7 @@ pub(crate) fn opening(
     if let Some(advice) = advice {
         let _ = writeln!(lines, "{advice}");
     }
-    for note in notes {
+    for note in notes.iter().map(String::as_str).chain(other_file) {
         let _ = writeln!(lines, "note: {note}");
     }
     lines

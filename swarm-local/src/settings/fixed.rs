@@ -8,6 +8,7 @@ use swarm_adapters_host::file;
 use swarm_core::handover::LeaseTerms;
 use swarm_spec::error::SpecError;
 use swarm_spec::manifest::{Explained, ManifestError};
+use swarm_view::printable::{Form, printable};
 
 use crate::format;
 
@@ -37,6 +38,9 @@ pub struct Fixed {
     /// Whether an operator should run: from its first turn until an end that a person asked for.
     #[serde(default)]
     expected: bool,
+    /// The file that the pool follows, as an absolute path. A version without this field wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
 }
 
 impl Fixed {
@@ -51,7 +55,25 @@ impl Fixed {
             renew_ms: lease.renew.as_millis(),
             duration_ms: lease.duration.as_millis(),
             expected: false,
+            file: None,
         }
+    }
+
+    /// Adds the file that the pool follows, if it follows one.
+    pub(crate) fn following(self, file: Option<String>) -> Self {
+        Self { file, ..self }
+    }
+
+    /// Returns a sentence if the pool in `dir` followed another file than this one when it ran last.
+    pub(crate) fn other_file(dir: &Path, file: Option<&str>) -> Option<String> {
+        let before = Self::recorded(dir).ok()??.file?;
+        let file = file.filter(|file| *file != before)?;
+        let [before, file] = [&*before, file].map(|it| printable(it, Form::Line));
+        Some(format!(
+            "the state in {} is of {before}; from now on {file} is followed, and jobs that it does not \
+             list end",
+            dir.display()
+        ))
     }
 
     /// Refuses an edit that changes a setting. The edit is the file `shown` with this text.
@@ -147,6 +169,21 @@ mod tests {
         assert!(refusal.contains("has format 2 and this program knows format 1"), "{refusal}");
         std::fs::write(&path, "{").unwrap();
         assert_eq!(recorded(), Ok(None), "a damaged record counts as missing");
+    }
+
+    #[test]
+    fn another_file_than_the_last_one_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = |file| Fixed::other_file(dir.path(), file);
+        assert_eq!(other(Some("/a.yaml")), None, "no pool was run");
+        let fixed = Fixed::of("streams", "recorder", &LeaseTerms::default());
+        fixed.clone().record(dir.path()).unwrap();
+        assert_eq!(other(Some("/a.yaml")), None, "an earlier version recorded no file");
+        fixed.following(Some("/a.yaml".to_owned())).record(dir.path()).unwrap();
+        assert_eq!(other(Some("/a.yaml")), None);
+        assert_eq!(other(None), None, "standard input has no name");
+        let sentence = other(Some("/b\n.yaml")).unwrap();
+        assert!(sentence.contains("is of /a.yaml; from now on /b\\n.yaml is"), "{sentence}");
     }
 
     #[test]

@@ -42,6 +42,7 @@ fn survives(machine: &Machine, variables: [(&str, &str); 2]) -> bool {
     let script = "\"$0\" local \"$1\" --dir \"$2\" --until-settled >/dev/null; exit 7";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, PROGRAM]).arg(machine.file()).arg(machine.state()).envs(variables);
+    shell.env("XDG_STATE_HOME", machine.home());
     shell.process_group(0).stdin(Stdio::null());
     shell.status().unwrap().code() == Some(7)
 }

@@ -74,6 +74,7 @@ impl Machine {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg(PROGRAM).arg("local").arg(self.file());
         command.arg("--dir").arg(self.state()).process_group(0).stdin(Stdio::null());
+        command.env("XDG_STATE_HOME", self.home());
         self.spawned(command)
     }
 
@@ -136,7 +137,7 @@ impl Machine {
 
     /// Starts an operator with its state in another directory, and waits until its pool is settled.
     pub(crate) fn settled_in(&self, state: &Path) -> Operator<'_> {
-        let operator = self.started_with(state, &[]);
+        let operator = self.started_with(state, &["--again"]);
         operator.prints("settled in");
         operator
     }

@@ -221,6 +221,35 @@ fn a_pool_in_a_directory_of_its_own_is_found_without_it_until_the_directory_is_g
     assert_eq!(links(), 2, "the link that leads nowhere was replaced");
 }
 
+#[test]
+fn a_swarm_that_runs_in_another_directory_is_started_again_only_on_request() {
+    let machine = Machine::new();
+    let mut operator = machine.settled();
+    let start = |dir: &Path, file: &Path| {
+        let file = file.to_str().unwrap();
+        let mut command = command(&["local", file, "--plain", "--until-settled", "--dir"]);
+        command.arg(dir).env("XDG_STATE_HOME", machine.home()).output().unwrap()
+    };
+    let other = machine.path().join("other");
+    let (printed, complaint) = text(&start(&other, &machine.file()), 1);
+    let state = machine.state().canonicalize().unwrap();
+    let expected = format!("streams runs already, as process {}", operator.pid());
+    assert!(complaint.contains(&expected) && printed.is_empty(), "{complaint}");
+    let stop = format!("end it with `swarm stop --dir {}`. A second pool in ", state.display());
+    assert!(complaint.contains(&stop) && complaint.contains("; --again starts it"), "{complaint}");
+    assert!(!other.exists(), "a refused start leaves nothing behind");
+    drop(machine.settled_in(&other));
+    operator.signal(Signal::TERM);
+    operator.ended();
+
+    let file = machine.path().join("other.yaml");
+    fs::copy(machine.file(), &file).unwrap();
+    let (printed, _) = text(&start(&machine.state(), &file), 0);
+    let [before, after] = [machine.file(), file].map(|it| it.display().to_string());
+    let expected = format!(" is of {before}; from now on {after} is followed");
+    assert!(printed.contains("\nnote: the state in /") && printed.contains(&expected), "{printed}");
+}
+
 /// `logs -f`, which is ended with the test.
 struct Followed(Child, std::path::PathBuf);
 

@@ -74,6 +74,7 @@ impl<'a> Tty<'a> {
         // Makes it the terminal of a new session; the tests' own is not affected.
         let mut command = Command::new("setsid");
         command.arg("--ctty").args(program);
+        command.env("XDG_STATE_HOME", machine.home());
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR").envs(envs.iter().copied());
         let side = || line.try_clone().unwrap();
         let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();

@@ -147,7 +147,7 @@ impl Operation {
         let dir = self.claim.dir.path();
         // The user may have put another directory there.
         earlier::end(dir, Patience::AsRecorded, &watch::Sender::default()).await?;
-        wanted.fixed().record(dir)?;
+        wanted.fixed().following(self.outlets.origin.file.clone()).record(dir)?;
         self.inputs.by_hand.record_again()?;
         self.stores = Stores::open(dir, wanted, &self.worker, &self.outlets)?;
         self.lives = LivesFile::at(dir);
