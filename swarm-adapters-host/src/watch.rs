@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use rustix::io::Errno;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
@@ -90,6 +91,7 @@ pub enum Contents {
 pub struct FileWatch {
     found: watch::Receiver<Found>,
     touches: watch::Receiver<Touch>,
+    polled: Option<String>,
     _follower: AbortOnDropHandle<()>,
 }
 
@@ -109,13 +111,20 @@ impl FileWatch {
         let touches = events.touches.subscribe();
         let mut follower = Follower { path: path.to_owned(), bytes_max, events, watcher: None };
         // The watch starts before the first read, so that no change in between is lost.
-        follower.watch();
+        let polled = follower.watch().err();
         let contents = read(path, bytes_max);
         let first = Found { noticed: Instant::now(), sign: Sign::Polled, contents };
         let (sender, mut found) = watch::channel(first);
         found.mark_changed();
         let task = tokio::spawn(follower.run(sender, gather, poll));
-        Self { found, touches, _follower: AbortOnDropHandle::new(task) }
+        Self { found, touches, polled, _follower: AbortOnDropHandle::new(task) }
+    }
+
+    /// Returns a sentence if the directory of the file could not be watched at the start, so that the file
+    /// is only read every few seconds.
+    #[must_use]
+    pub fn polled(&self) -> Option<&str> {
+        self.polled.as_deref()
     }
 
     /// Waits until the contents differ from the last returned ones, and returns them. The first
@@ -137,7 +146,7 @@ impl FileWatch {
     ///
     /// This method is cancel safe, like [`changed`](Self::changed).
     pub async fn noticed(&mut self, contents_from: Instant) -> Noticed {
-        let Self { found, touches, _follower } = self;
+        let Self { found, touches, polled: _, _follower } = self;
         let changed = async {
             sleep_until(contents_from.into()).await;
             found.changed().await
@@ -236,7 +245,7 @@ impl Follower {
                     whole.map_or(Sign::Unfinished, |()| Sign::Complete)
                 }
                 (Err(_), None) => {
-                    self.watch();
+                    let _ = self.watch();
                     Sign::Polled
                 }
                 (Ok(()), None) => continue,
@@ -263,8 +272,17 @@ impl Follower {
         }
     }
 
-    /// Watches the directory. A recreated directory is watched again.
-    fn watch(&mut self) {
+    /// Watches the directory. A recreated directory is watched again. The error is a sentence.
+    fn watch(&mut self) -> Result<(), String> {
+        self.try_to_watch().map_err(|error| {
+            // The poll still sees every change, only later.
+            let sentence = unwatched(file::directory(&self.path), &error);
+            tracing::debug!("{sentence}");
+            sentence
+        })
+    }
+
+    fn try_to_watch(&mut self) -> notify::Result<()> {
         if self.watcher.is_none() {
             let events = Arc::clone(&self.events);
             let path = self.path.clone();
@@ -274,16 +292,42 @@ impl Follower {
                     events.notice(news);
                 }
             };
-            self.watcher = notify::recommended_watcher(notice).ok();
+            self.watcher = Some(notify::recommended_watcher(notice)?);
         }
         let directory = file::directory(&self.path);
-        let watched =
-            self.watcher.as_mut().map(|w| w.watch(directory, RecursiveMode::NonRecursive));
-        if !matches!(watched, Some(Ok(()))) {
-            // The poll still sees every change, only later.
-            let directory = directory.display();
-            tracing::debug!(%directory, "the directory cannot be watched; reading it every 5 s");
+        self.watcher.as_mut().map_or(Ok(()), |it| it.watch(directory, RecursiveMode::NonRecursive))
+    }
+}
+
+/// Checks whether this user may watch one more file.
+///
+/// # Errors
+///
+/// A sentence with the limit to raise.
+pub fn check() -> Result<(), String> {
+    let root = Path::new("/");
+    let watched = notify::recommended_watcher(|_| {})
+        .and_then(|mut it| it.watch(root, RecursiveMode::NonRecursive));
+    watched.map_err(|error| unwatched(root, &error))
+}
+
+/// Describes a directory that cannot be watched, with the limit to raise if one is reached.
+fn unwatched(directory: &Path, error: &notify::Error) -> String {
+    let (directory, every) = (directory.display(), POLL.as_secs());
+    let limit = match &error.kind {
+        ErrorKind::MaxFilesWatch => Some(("watches", "max_user_watches", "524288")),
+        ErrorKind::Io(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
+            Some(("instances", "max_user_instances", "1024"))
         }
+        _ => None,
+    };
+    let effect = format!("so its files are read every {every} s instead");
+    match limit {
+        Some((what, name, many)) => format!(
+            "{directory} cannot be watched, since this user has no inotify {what} left, {effect}; raise \
+             the limit: sysctl -w fs.inotify.{name}={many}"
+        ),
+        None => format!("{directory} cannot be watched, {effect}: {error}"),
     }
 }
 

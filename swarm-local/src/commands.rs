@@ -34,6 +34,7 @@ pub use explain::{ExplainArgs, explain};
 pub use history::{DiffArgs, HistoryArgs, diff, history};
 pub use logs::{LogsArgs, logs};
 pub(crate) use names::{runs_already, runs_elsewhere};
+pub(crate) use pool::ran_in;
 pub use pool::{NamedPool, PoolArgs, RunningPool, running};
 pub use ps::{PsArgs, ps};
 pub use report::{ReportArgs, report};

@@ -183,6 +183,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         return Ok(wrong_usage(&sentence));
     }
     // Before anything is written there.
+    let is_new = !commands::ran_in(dir.path());
     let away_since_ms = Fixed::is_expected(dir.path()).then(|| last_sign(dir.path())).flatten();
     let file = input.followed().map(str::to_owned);
     let followed = file.as_deref().map(absolute);
@@ -197,10 +198,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
     let advice = input.followed().map(|file| text::advice(file, args.detached));
     text::say(&text::opening(&wanted, dir.path(), advice, bound, other_file.as_deref()));
-    if let Some(sentence) = limits::of_open_files(&wanted) {
-        tracing::warn!("{sentence}");
-        complain_in_lines(&sentence);
-    }
+    let limits = [limits::of_open_files(&wanted), limits::of_clock(unix_s(), is_new)];
+    warn(limits.into_iter().chain([input.polled().map(str::to_owned)]).flatten());
     let snapshots = watch::Sender::<Arc<Snapshot>>::default();
     let metrics = PoolMetrics::default();
     let listeners = Listeners { address: listener, socket };
@@ -294,6 +293,14 @@ fn begin(dir: &Path, fixed: &Fixed, log_format: LogFormat) -> anyhow::Result<()>
         .with_context(|| format!("the log cannot be written in {}", dir.display()))?;
     state::list(dir);
     Ok(())
+}
+
+/// Tells limits that the pool runs with.
+fn warn(sentences: impl Iterator<Item = String>) {
+    for sentence in sentences {
+        tracing::warn!("{sentence}");
+        complain_in_lines(&sentence);
+    }
 }
 
 /// Listens on the socket in the state directory. If that fails, the pool runs anyway, but other

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use rustix::fs::statvfs;
 use serde_json::json;
-use swarm_adapters_host::caller;
+use swarm_adapters_host::{caller, watch};
 use swarm_terminal::output::{self, NO, Output};
 use swarm_view::check::{Check, Finding, Outcome};
 use swarm_view::shell;
@@ -58,8 +58,11 @@ pub async fn check(args: CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn findings(args: &PoolArgs) -> Result<Vec<Finding>, Failure> {
-    let mut findings =
-        vec![Finding::of("processes", processes()), Finding::of("open files", open_files())];
+    let mut findings = vec![
+        Finding::of("processes", processes()),
+        Finding::of("open files", open_files()),
+        Finding::of("file watches", watches()),
+    ];
     let (place, dirs) = match (args.named_dir()?, state::default_home()) {
         (Some(named), _) => {
             let Some(dir) = state::find(&named)?.filter(|dir| ran_in(dir)) else {
@@ -101,6 +104,14 @@ fn open_files() -> (Outcome, String) {
             ),
         ),
         Some(limit) => (Outcome::Good, format!("the hard limit is {limit}")),
+    }
+}
+
+/// Judges the limits of inotify. Without it, an edit of a file is noticed after seconds.
+fn watches() -> (Outcome, String) {
+    match watch::check() {
+        Ok(()) => (Outcome::Good, "a change of a file is noticed at once".to_owned()),
+        Err(sentence) => (Outcome::Wrong, sentence),
     }
 }
 

@@ -372,7 +372,7 @@ fn only_ended_in(home: &Path) -> Result<Option<PathBuf>, Failure> {
 }
 
 /// Whether a directory has the state of a pool.
-pub(super) fn ran_in(dir: &Path) -> bool {
+pub(crate) fn ran_in(dir: &Path) -> bool {
     ["ledger.json", "pool.json"].iter().any(|name| dir.join(name).is_file())
 }
 

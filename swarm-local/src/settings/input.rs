@@ -159,6 +159,11 @@ impl Input {
         self.edits.as_ref().map(|_| self.shown())
     }
 
+    /// Returns a sentence if the file cannot be watched, so that its edits are noticed late.
+    pub(crate) fn polled(&self) -> Option<&str> {
+        self.edits.as_ref().and_then(Edits::polled)
+    }
+
     /// Returns the name of the input, as the user wrote it.
     pub(crate) fn shown(&self) -> &str {
         &self.reader.shown

@@ -40,6 +40,31 @@ fn complains(operator: &Operator<'_>, words: &str) {
 }
 
 #[test]
+fn a_file_that_cannot_be_watched_is_read_again_and_the_limit_is_named() {
+    let without = "echo 0 >/proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"";
+    let words = ["unshare", "--user", "--map-root-user", "sh", "-c", without];
+    let can = std::process::Command::new(words[0]).args(&words[1..]).arg("true").status();
+    if !can.is_ok_and(|it| it.success()) {
+        eprintln!("skipped: this user cannot make a user namespace");
+        return;
+    }
+    let machine = Machine::new();
+    let operator = machine.started_by(&words);
+    operator.prints("settled in");
+    let limit = "this user has no inotify instances left, so its files are read every 5 s instead; \
+                 raise the limit: sysctl -w fs.inotify.max_user_instances=1024";
+    assert!(operator.complaints().contains(limit), "{}", operator.complaints());
+    machine.edit("replicas: 3", "replicas: 4");
+    operator.prints("27 jobs on 4 workers");
+    let mut check = std::process::Command::new(words[0]);
+    check.args(&words[1..]).args([env!("CARGO_BIN_EXE_swarm"), "check"]);
+    let check = check.output().unwrap();
+    let check = String::from_utf8(check.stdout).unwrap();
+    let row = check.lines().find(|line| line.starts_with("file watches")).unwrap();
+    assert!(row.contains("WRONG") && row.contains("no inotify instances left"), "{check}");
+}
+
+#[test]
 fn a_loop_that_closes_the_file_at_each_line_makes_one_edit() {
     with_60_jobs(|machine, operator| {
         File::create(machine.file()).unwrap();

@@ -68,6 +68,11 @@ struct Probe {
 }
 
 impl Edits {
+    /// Returns a sentence if the file cannot be watched, so that its edits are noticed late.
+    pub(super) fn polled(&self) -> Option<&str> {
+        self.watch.polled()
+    }
+
     /// Reads the file at `path`, and follows it.
     pub(super) async fn follow(path: &Path) -> Self {
         let mut watch = FileWatch::follow(path, GATHER, BYTES_MAX);
