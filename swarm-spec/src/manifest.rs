@@ -41,6 +41,7 @@ pub use secret::{SecretParam, is_secret_key, param_variable};
 use crate::convert::{self, Home};
 use crate::error::SpecError;
 use crate::fields::Fields;
+use crate::params;
 use crate::schema::{self, Source, ValueSchema};
 use crate::spec::{self, LogLimits, RunnerSpec, SwarmSpec, WORKERS_MAX};
 use crate::yaml::{self, Document, printable};
@@ -188,6 +189,7 @@ fn read_swarm(
         reason,
     })?;
     notes.extend(objects.notes());
+    notes.extend(params::note(&desired.jobs));
     // The workers of a file are scaled by the file only.
     let replicas = desired.replicas.take();
     let replicas = replicas.or_else(|| asked_for(&desired, first_slot)).or(workers);

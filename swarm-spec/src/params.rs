@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use swarm_core::Jobs;
+
 /// The most params of one job.
 const PARAMS_MAX: usize = 32;
 /// The most characters of the name of a param.
@@ -42,6 +44,58 @@ pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), Stri
     Ok(())
 }
 
+/// The advice about a value that comes from outside of the manifest. `name` is the name of a variable.
+pub(crate) fn from_outside(name: &str) -> String {
+    let param = name.to_ascii_lowercase();
+    format!(
+        "for a secret write `paramsFrom` with the param `{param}`, which the program gets as \
+         SWARM_PARAM_{name}; for a variable of the worker write `inheritEnv: [{name}]`, and let the \
+         program read it"
+    )
+}
+
+/// The name in the first text such as `{RTSP_PASSWORD}` or `${RTSP_PASSWORD}`: other tools replace it by a
+/// variable, and a param keeps it. O(length).
+pub(crate) fn outer_variable(value: &str) -> Option<&str> {
+    let mut rest = value;
+    while let Some((_, after)) = rest.split_once('{') {
+        let name = after.split_once('}').map(|(name, _)| name);
+        if let Some(name) = name.filter(|name| is_outer(name)) {
+            return Some(name);
+        }
+        rest = after;
+    }
+    None
+}
+
+/// Whether a name looks like a variable of an environment: upper case, which params rarely have.
+pub(crate) fn is_outer(name: &str) -> bool {
+    let is_upper = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    (2..=NAME_MAX).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.chars().all(is_upper)
+}
+
+/// A note about params that have a text such as `{RTSP_PASSWORD}`. O(their length).
+pub(crate) fn note(jobs: &Jobs) -> Option<String> {
+    let found = |job: &swarm_core::Job| {
+        let mut params = job.params.iter();
+        params.find_map(|(param, value)| Some((param.clone(), outer_variable(value)?.to_owned())))
+    };
+    let mut all = jobs.iter().filter_map(|(name, job)| Some((name, found(job)?)));
+    let (job, (param, variable)) = all.next()?;
+    let others = match all.count() {
+        0 => String::new(),
+        1 => ", as 1 other job".to_owned(),
+        count => format!(", as {count} other jobs"),
+    };
+    Some(format!(
+        "job `{job}` has the text `{{{variable}}}` in its param `{param}`{others}, and its program gets it as \
+         it is: nothing is put in its place; {}",
+        from_outside(&variable)
+    ))
+}
+
 /// Whether an environment variable can have this name.
 pub(crate) fn is_variable_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -62,6 +116,19 @@ impl fmt::Display for Shortened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_other_tools_replace_is_found() {
+        for (value, name) in [
+            ("rtsp://admin:{FRIGATE_PASSWORD}@a", Some("FRIGATE_PASSWORD")),
+            ("rtsp://admin:${PASS2}@a", Some("PASS2")),
+            ("{a}{{B_C}", Some("B_C")),
+            ("{job} {Pass} {X} {1A} {}", None),
+            ("{", None),
+        ] {
+            assert_eq!(outer_variable(value), name, "{value}");
+        }
+    }
 
     #[test]
     fn params_that_would_be_one_variable_of_a_program_are_refused() {

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::params;
+
 /// The prefix of placeholders for params.
 const PARAM: &str = "param.";
 
@@ -42,10 +44,16 @@ pub struct Values<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown placeholder `{{{name}}}`; write {{job}}, {{token}}, {{worker}}, {{files}} or \
-     {{param.NAME}}, or {{{{{name}}}}} for the text itself"
+     {{param.NAME}}, or {{{{{name}}}}} for the text itself{}",
+    from_outside(name)
 )]
 pub struct UnknownPlaceholder {
     name: String,
+}
+
+/// The advice about a name that variables of an environment have; empty for any other one.
+fn from_outside(name: &str) -> String {
+    if params::is_outer(name) { format!("; {}", params::from_outside(name)) } else { String::new() }
 }
 
 /// A job without a param that a placeholder names.
@@ -197,6 +205,12 @@ mod tests {
         let expected = "unknown placeholder `{jbo}`; write {job}, {token}, {worker}, {files} or \
                         {param.NAME}, or {{jbo}} for the text itself";
         assert_eq!(error, expected);
+        let error = Template::parse("rtsp://a:{RTSP_PASSWORD}@b").unwrap_err().to_string();
+        let advice = "; for a secret write `paramsFrom` with the param `rtsp_password`, which the";
+        assert!(
+            error.contains(advice) && error.contains("`inheritEnv: [RTSP_PASSWORD]`"),
+            "{error}"
+        );
         for text in ["{Job}", "{param.}", "{param}", "{job.name}", "{_}"] {
             assert!(Template::parse(text).is_err(), "{text} was accepted");
         }

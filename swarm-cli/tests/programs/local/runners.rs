@@ -106,3 +106,28 @@ fn a_name_that_no_runner_has_is_refused_before_the_start_and_in_an_edit() {
     until("a complaint", || operator.complaints().contains(expected).then_some(()));
     assert_eq!(pids(&machine), before, "the last valid state stays");
 }
+
+/// The recipe of the page of questions, whose commands may begin with variables.
+#[test]
+fn a_param_that_names_the_program_may_begin_with_variables() {
+    let page = include_str!("../../../../docs/faq.md");
+    let recipe = page.split("## A different program for each job").nth(1).unwrap();
+    let recipe = recipe.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let given = ["./record.sh front-door", "LANG=C ./poll.sh --every 60"];
+    let programs = ["sleep 603", "VERSION=two LANG=C sleep 604"];
+    let recipe = given.iter().zip(programs).fold(recipe.to_owned(), |recipe, (given, program)| {
+        assert!(recipe.contains(given), "{recipe}");
+        recipe.replace(given, program)
+    });
+    let recipe = recipe.replace("runner: {command", "protocol: Session, runner: {command");
+    let head = MANIFEST.split("  worker:").next().unwrap();
+    let machine = Machine::new();
+    machine.write(&format!("{head}  {}\n", recipe.trim_end().replace('\n', "\n  ")));
+    let _operator = machine.started();
+    let pids = until_phase(&machine, 2, "running");
+    until("both programs run", || {
+        let front = program(pids["front-door"]).0;
+        let weather = program(pids["weather"]);
+        (front == "603" && weather == ("604".to_owned(), "two".to_owned())).then_some(())
+    });
+}

@@ -101,6 +101,23 @@ fn mistakes_of_one_kind_are_reported_together() {
 }
 
 #[test]
+fn a_param_with_the_variable_of_another_tool_is_noted() {
+    let text = "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {name: a}\nspec:\n  \
+                replicas: 1\n  pool: {statefulSet: {name: w}}\n  jobs:\n  - {name: a, params: {url: \
+                'rtsp://u:{CAM_PASSWORD}@a'}}\n  - {name: b, params: {url: '${CAM_PASSWORD}'}}\n  - \
+                {name: c, params: {url: '{job}'}}\n";
+    let notes = parse(text, None).unwrap().notes;
+    let expected = "job `a` has the text `{CAM_PASSWORD}` in its param `url`, as 1 other job, and its \
+                    program gets it as it is: nothing is put in its place; for a secret write \
+                    `paramsFrom` with the param `cam_password`, which the program gets as \
+                    SWARM_PARAM_CAM_PASSWORD; for a variable of the worker write `inheritEnv: \
+                    [CAM_PASSWORD]`, and let the program read it";
+    assert_eq!(notes, [expected]);
+    let without = text.replace("{CAM_PASSWORD}", "secret").replace('$', "");
+    assert_eq!(parse(&without, None).unwrap().notes, [""; 0]);
+}
+
+#[test]
 fn a_cluster_has_a_limit_of_inline_jobs_and_a_machine_notes_it() {
     let text = |count: usize| {
         let jobs: Vec<_> = (0..count).map(|n| format!("  - name: j{n}\n")).collect();
