@@ -16,6 +16,17 @@
 //! - A [`PlainPool`] is a pool of workers that read the view that they share and answer nothing.
 //! - [`variants`] breaks one [`Rule`](swarm_core::handover::Rule) at a time on purpose. The check
 //!   must notice each broken rule, or it is worthless.
+//!
+//! Some things are left out of the [`World`], to keep it small. None of them hides a defect:
+//!
+//! - A session that the ledger does not name renews in one step, and all see it. It runs no job, so
+//!   its messages matter only once the ledger names it.
+//! - An operator's own requests take effect at once, or their answers are lost. A request that is
+//!   long in flight equals the same request made later, since the store checks its precondition.
+//! - Timers have no length: at any turn every one may have expired.
+//! - Once the last version is written, operators rest. They could only revoke, which makes sessions
+//!   stop.
+//! - The brake on revocations only delays them. The [`Fleet`] includes it.
 
 mod bounds;
 mod broken;
