@@ -385,9 +385,9 @@ fn policy(spec: &SwarmSpec) -> Result<Policy, SpecError> {
 pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError> {
     let default = LeaseTerms::default();
     let handover = spec.handover.clone().unwrap_or_default();
+    let stop_timeout = handover.time_to_stop();
     let lease = handover.lease.unwrap_or_default();
     let renew = lease.renew.map_or(default.renew, Into::into);
-    let stop_timeout = handover.stop_timeout.map_or(default.stop_timeout, Into::into);
     let duration = match (lease.duration, home) {
         (Some(duration), _) => duration.into(),
         (None, Home::Cluster) => default.duration,
@@ -438,9 +438,8 @@ pub fn whole_seconds(time: Duration) -> u64 {
 
 /// The release timeout. Its default also covers a job that takes its whole stop timeout.
 fn release_timeout(handover: &HandoverSpec) -> Duration {
-    let stop_timeout = handover.stop_timeout.map_or(LeaseTerms::default().stop_timeout, Into::into);
     let default = Timing::default().release_timeout;
-    let enough = default.max(stop_timeout.saturating_add(RELEASE_MARGIN));
+    let enough = default.max(handover.time_to_stop().saturating_add(RELEASE_MARGIN));
     handover.release_timeout.map_or(enough, Into::into)
 }
 

@@ -16,6 +16,7 @@ mod pool;
 mod record;
 mod runner;
 mod secret;
+mod stop;
 
 use std::collections::BTreeMap;
 
@@ -37,6 +38,7 @@ pub use record::SourceRecord;
 pub use runner::{Check, Probe, Program, Ready, Restart, Runner};
 pub(crate) use secret::check_keys;
 pub use secret::{SecretParam, is_secret_key, param_variable};
+pub use stop::Stop;
 
 use crate::convert::{self, Home};
 use crate::error::SpecError;

@@ -12,6 +12,7 @@ mod pool;
 mod refresh;
 mod runner;
 mod source;
+mod stop;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub use runner::{
 pub use runner::{RUNNER_PLACE, runner_place};
 pub(crate) use runner::{WORD_MAX, WORDS_MAX};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
+pub use stop::{StopSignal, StopSpec, StopTo};
 pub use worker::{CapacitySpec, WorkerSpec};
 
 use crate::duration::{self, Duration};
@@ -76,6 +78,7 @@ const INLINE_JOBS_MAX: usize = 2_000;
     autoscale::more_take_nothing(),
     pool::pods_keep_their_names(),
     managed::image_needs_protocol(),
+    stop::fits_into_the_handover(),
 ]))]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmSpec {

@@ -64,8 +64,8 @@ mod search;
 mod serve;
 mod tail;
 
-pub(crate) use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start};
+pub(crate) use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start, Stop};
 pub(crate) use exec::exec;
 pub use keeper::KILLING;
-pub(crate) use protocol::{End, OutputFormat};
+pub(crate) use protocol::{End, OutputFormat, StopWay};
 pub(crate) use serve::serve;

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use swarm_adapters_host::channel::{Event, Events};
-use swarm_spec::manifest::{Alive, Check, Detail, Probe, Program, Ready, param_variable};
+use swarm_spec::manifest::{self, Alive, Check, Detail, Probe, Program, Ready, param_variable};
 use swarm_spec::template::{Template, Values};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::guard::{AwaitedLine, End, Ended, Guard, Start};
+use crate::guard::{AwaitedLine, End, Ended, Guard, Start, Stop, StopWay};
 use crate::runner::{self, Job, Outcome, Readiness, RunLogKeeper, Runner};
 
 pub(crate) use job_files::JobFiles;
@@ -45,6 +45,8 @@ pub(crate) struct ProgramRunner {
     ready: watch::Sender<Option<Ready>>,
     /// The check of liveness, which may change while jobs run.
     alive: watch::Sender<Option<Alive>>,
+    /// The way to stop jobs, which may change while they run.
+    stop: watch::Sender<manifest::Stop>,
     worker: String,
     stop_timeout: Duration,
     guard: Guard,
@@ -73,8 +75,8 @@ enum FilledProbe {
 }
 
 impl ProgramRunner {
-    /// Creates a runner of `program` for the jobs of `worker`. A job that stops gets SIGTERM, and
-    /// SIGKILL after `stop_timeout`.
+    /// Creates a runner of `program` for the jobs of `worker`. A job that stops is killed after
+    /// `stop_timeout`, or earlier if the program says so.
     pub(crate) fn new(
         program: Program,
         worker: &str,
@@ -83,8 +85,9 @@ impl ProgramRunner {
     ) -> Self {
         let ready = watch::Sender::new(program.ready.clone());
         let alive = watch::Sender::new(program.alive.clone());
+        let stop = watch::Sender::new(program.stop.clone());
         let (worker, events, files) = (worker.to_owned(), Events::default(), Arc::default());
-        Self { program, ready, alive, worker, stop_timeout, guard, events, files }
+        Self { program, ready, alive, stop, worker, stop_timeout, guard, events, files }
     }
 
     /// Makes the files of jobs in `files`.
@@ -108,7 +111,16 @@ impl ProgramRunner {
         }
         replace(&self.ready, &next.ready);
         replace(&self.alive, &next.alive);
+        replace(&self.stop, &next.stop);
         true
+    }
+
+    /// Returns how a job is stopped now.
+    fn how_to_stop(&self) -> Stop {
+        let manifest::Stop { signal, to, timeout } = self.stop.borrow().clone();
+        // The handover waits no longer.
+        let grace = timeout.map_or(self.stop_timeout, |timeout| timeout.min(self.stop_timeout));
+        Stop { grace, way: StopWay { signal, to } }
     }
 
     /// Fills in a check that sends requests or runs a program; `None` for a check of the output.
@@ -222,7 +234,7 @@ impl ProgramRunner {
             env: variables,
             inherit: inherit_env.clone(),
             dir: working_dir.clone(),
-            grace: self.stop_timeout,
+            grace: self.how_to_stop().grace,
             line,
         };
         Ok(Filled { start, check, files })
@@ -327,7 +339,7 @@ impl Runner for ProgramRunner {
         self.events.emit(Event::Starting { job: name, checked });
         let halt = stop.child_token();
         // The run must complete in any case.
-        let mut run = std::pin::pin!(self.guard.run(start, halt.clone()));
+        let mut run = std::pin::pin!(self.guard.run(start, halt.clone(), || self.how_to_stop()));
         let mut late = None;
         let end = tokio::select! {
             // The job is started before its first check.

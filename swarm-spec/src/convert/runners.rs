@@ -1,6 +1,7 @@
 //! Runners with names, and the jobs that name them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use swarm_core::{Job, JobName, Jobs, RunnerName};
 
@@ -28,8 +29,25 @@ pub(super) fn check(spec: &SwarmSpec) -> Result<(), SpecError> {
     }
     for (place, runner) in spec.written_runners() {
         Runner::read(runner, &place)?;
+        check_stop(spec, &place, runner)?;
     }
     check_references(spec)
+}
+
+/// Refuses a runner whose jobs may take longer to stop than a handover waits.
+fn check_stop(spec: &SwarmSpec, place: &str, runner: &RunnerSpec) -> Result<(), SpecError> {
+    let most = spec.handover.clone().unwrap_or_default().time_to_stop();
+    let timeout = runner.stop.as_ref().and_then(|stop| stop.timeout).map(Duration::from);
+    match timeout.filter(|timeout| most < *timeout) {
+        None => Ok(()),
+        Some(timeout) => wrong(
+            &format!("{place}.stop.timeout"),
+            format!(
+                "{timeout:?} is longer than handover.stopTimeout, which is {most:?}; write \
+                 {most:?} or less, or a longer handover.stopTimeout"
+            ),
+        ),
+    }
 }
 
 /// Refuses a variable with two sources: a worker has one environment for all of its runners.

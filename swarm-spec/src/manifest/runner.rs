@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::secret_params;
-use super::{Alive, Files, SecretParam, param_variable};
+use super::{Alive, Files, SecretParam, Stop, param_variable};
 use crate::error::SpecError;
 use crate::params::is_variable_name;
 use crate::schema;
@@ -56,6 +56,8 @@ pub struct Program {
     pub ready: Option<Ready>,
     /// The liveness check; `None` means alive while it runs.
     pub alive: Option<Alive>,
+    /// The way in which it is stopped.
+    pub stop: Stop,
     /// The restarts of a program that ended by itself.
     pub restart: Restart,
 }
@@ -146,6 +148,7 @@ impl Runner {
             files,
             ready,
             alive,
+            stop,
             restart,
         } = spec;
         exactly_one(
@@ -160,11 +163,12 @@ impl Runner {
             files.is_some(),
             ready.is_some(),
             alive.is_some(),
+            stop.is_some(),
             restart.is_some(),
         ];
         if command.is_none() && rest.contains(&true) {
             let reason = "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`, `ready`, \
-                          `alive` and `restart` belong to a command; write `command` as well";
+                          `alive`, `stop` and `restart` belong to a command; write `command` as well";
             return Err(wrong("", reason.to_owned()));
         }
         if let Some(PingRunnerSpec { interval, timeout }) = ping {
@@ -191,6 +195,7 @@ impl Runner {
             files: Files::read(&at("files"), files.as_ref())?,
             ready: ready.as_ref().map(ready_of).transpose()?,
             alive: alive.as_ref().map(Alive::read).transpose()?,
+            stop: stop.as_ref().map(Stop::read).unwrap_or_default(),
             restart: restart.as_ref().map_or_else(|| Ok(Restart::default()), restart_of)?,
         };
         if serde_json::to_vec(spec).map_or(usize::MAX, |json| json.len()) > BYTES_MAX {
@@ -276,7 +281,7 @@ fn words_of(field: &str, words: &[String]) -> Result<Vec<Template>, SpecError> {
 
 impl Program {
     /// Whether both start the same process, so that a running one need not be replaced. They may
-    /// differ in checks and restarts.
+    /// differ in checks, in their stop and in restarts.
     #[must_use]
     pub fn starts_as(&self, other: &Self) -> bool {
         let Self {
@@ -288,6 +293,7 @@ impl Program {
             files,
             ready: _,
             alive: _,
+            stop: _,
             restart: _,
         } = self;
         *command == other.command
@@ -470,7 +476,7 @@ mod tests {
         };
         let before = program("{command: [cat, '{job}'], env: {A: x}}");
         let same = "{command: [cat, '{job}'], env: {A: x}, ready: {line: up}, \
-                    alive: {output: 9s}, restart: {limit: 3}}";
+                    alive: {output: 9s}, stop: {signal: SIGINT}, restart: {limit: 3}}";
         assert!(before.starts_as(&program(same)));
         for other in [
             "{command: [cat, '{token}'], env: {A: x}}",
@@ -543,6 +549,7 @@ mod tests {
             ("{}", "it has 0 of `log`, `command` and `ping`; write exactly one"),
             ("{command: [a], ready: {}}", "ready: it has 0 of `exec`, `http` and `line`"),
             ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`"),
+            ("{command: [a], stop: {to: Children}}", "field `stop.to`: unknown variant"),
             ("{log: {}, inheritEnv: [A]}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`"),
             (
                 "{command: [a], inheritEnv: [SWARM_JOB]}",

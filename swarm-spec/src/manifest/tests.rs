@@ -333,7 +333,8 @@ fn json_and_lists_of_objects_are_read_like_yaml_documents() {
 /// Its runner.
 const COMMAND: &str = "command: [ffmpeg, -i, \"{job}\"], workingDir: /srv, \
                        env: {PORT: \"{token}\"}, files: {a.conf: \"port {{ token }}\"}, \
-                       ready: {line: listening, timeout: 9s}, restart: {limit: 3, maxPause: 1s, failover: 5}";
+                       ready: {line: listening, timeout: 9s}, \
+                       stop: {signal: SIGINT, to: Main, timeout: 1s}, restart: {limit: 3, maxPause: 1s, failover: 5}";
 
 #[test]
 fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
@@ -381,6 +382,8 @@ fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
         ("files: {a.conf: \"port {{ token }}\"}", "files: {}"),
         ("files: {a.conf: \"port {{ token }}\"}", "alive: {exec: [cat, \"{files}/a\"]}"),
         ("line: listening, ", ""),
+        ("timeout: 1s}", "timeout: 3s}"),
+        ("SIGINT", "INT"),
         ("limit: 3", "limit: three"),
         ("policy: Exclusive", "policy: exclusive"),
         ("duration: 8s", "duration: 7s"),

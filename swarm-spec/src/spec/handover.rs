@@ -53,13 +53,23 @@ pub struct HandoverSpec {
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub release_timeout: Option<Duration>,
     /// Time that a job has to stop before it is killed. On a cluster start workers with the same
-    /// `--stop-timeout`. Default: `5s`.
+    /// `--stop-timeout`. A runner can give its jobs less, as `stop.timeout`. Default: `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
+    #[schemars(
+        length(max = 64),
+        extend("x-kubernetes-validations" = [duration::bounded()])
+    )]
     pub stop_timeout: Option<Duration>,
     /// Timing of the Leases that workers hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseTermsSpec>,
+}
+
+impl HandoverSpec {
+    /// The time that every job has to stop before it is killed.
+    pub(crate) fn time_to_stop(&self) -> time::Duration {
+        self.stop_timeout.map_or(LeaseTerms::default().stop_timeout, Into::into)
+    }
 }
 
 /// Timing of the Leases that workers hold. Workers must be started with the same values.

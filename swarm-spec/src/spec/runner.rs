@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::AliveSpec;
+use super::{AliveSpec, StopSpec};
 use crate::duration::{self, Duration};
 use crate::rule::Rule;
 
@@ -25,9 +25,9 @@ pub(crate) const WORD_MAX: usize = 4_096;
     Rule::new(
         "has(self.command) || !(has(self.workingDir) || has(self.env) || has(self.inheritEnv) || \
          has(self.paramsFrom) || has(self.files) || has(self.ready) || has(self.alive) || \
-         has(self.restart))",
-        "workingDir, env, inheritEnv, paramsFrom, files, ready, alive and restart belong to a \
-         command; write command as well"
+         has(self.stop) || has(self.restart))",
+        "workingDir, env, inheritEnv, paramsFrom, files, ready, alive, stop and restart belong to \
+         a command; write command as well"
     ),
 ]))]
 pub struct RunnerSpec {
@@ -102,6 +102,12 @@ pub struct RunnerSpec {
     /// while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alive: Option<AliveSpec>,
+    /// Stop of a job, step by step: the signal first; SIGTERM once the main process has ended, at the
+    /// latest after half of `timeout`; SIGKILL after `timeout`. SIGTERM goes to the remaining
+    /// processes, to each of them once. An edit restarts no job, and applies to running jobs.
+    /// Default: SIGTERM to all processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopSpec>,
     /// Restarts of `command` after it ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartSpec>,

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::keeper::{Ask, Keeper};
-use super::protocol::{End, OutputFormat};
+use super::protocol::{End, OutputFormat, StopWay};
 
 /// The program of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +60,19 @@ pub(crate) struct Start {
     pub(crate) inherit: Vec<String>,
     /// The working directory; `None` means the worker's own directory.
     pub(crate) dir: Option<PathBuf>,
-    /// The time between SIGTERM and SIGKILL.
+    /// The time that its other processes have to end once the first one has ended by itself.
     pub(crate) grace: Duration,
     /// A text that its output is searched for.
     pub(crate) line: Option<AwaitedLine>,
+}
+
+/// The stop of a job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop {
+    /// The time until what is left is killed.
+    pub(crate) grace: Duration,
+    /// The way in which it is asked to end.
+    pub(crate) way: StopWay,
 }
 
 /// A run of a job that has ended.
@@ -121,23 +130,28 @@ impl Guard {
     }
 
     /// Runs a job until it ends by itself or `stop` is cancelled, and returns when none of its
-    /// processes is left. No other job with the same name may run at that time. The future must not
+    /// processes is left. `how` tells then how it is stopped. No other job with the same name may run at that time. The future must not
     /// be dropped before it completes.
     ///
     /// # Errors
     ///
     /// A sentence for a person if the job could not be started, or the guard was lost. None of the
     /// job's processes is left then, either.
-    pub(crate) async fn run(&self, start: Start, stop: CancellationToken) -> Result<Ended, String> {
+    pub(crate) async fn run(
+        &self,
+        start: Start,
+        stop: CancellationToken,
+        how: impl FnOnce() -> Stop + Send,
+    ) -> Result<Ended, String> {
         let lost = |_| "the guard of the worker has ended".to_owned();
         let (done, mut ended) = oneshot::channel();
-        let (job, grace) = (start.job.clone(), start.grace);
+        let job = start.job.clone();
         let _ = self.asks.send(Ask::Start(start, done));
         tokio::select! {
             ended = &mut ended => return ended.unwrap_or_else(|error| Err(lost(error))),
             () = stop.cancelled() => {}
         }
-        let _ = self.asks.send(Ask::Stop(job, grace));
+        let _ = self.asks.send(Ask::Stop(job, how()));
         ended.await.unwrap_or_else(|error| Err(lost(error)))
     }
 

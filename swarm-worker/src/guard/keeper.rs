@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start};
+use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start, Stop};
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
 use crate::job_groups::JobGroups;
 use crate::procs;
@@ -40,7 +40,7 @@ type Done<T> = oneshot::Sender<Result<T, String>>;
 #[derive(Debug)]
 pub(super) enum Ask {
     Start(Start, Done<Ended>),
-    Stop(JobName, Duration),
+    Stop(JobName, Stop),
     Probe(JobName, Vec<String>, Done<End>),
     Quiet(JobName, oneshot::Sender<Duration>),
     Deadline(u64),
@@ -64,7 +64,7 @@ pub(super) struct Keeper {
 
 struct Run {
     token: Token,
-    /// The time between SIGTERM and SIGKILL.
+    /// The time from the request to stop until SIGKILL.
     grace: Duration,
     /// Whether it has been asked to stop.
     is_stopping: bool,
@@ -117,7 +117,7 @@ impl Keeper {
                 },
                 ask = inbox.recv() => match ask {
                     Some(Ask::Start(start, done)) => self.start(start, done),
-                    Some(Ask::Stop(job, grace)) => self.stop(&job, grace),
+                    Some(Ask::Stop(job, stop)) => self.stop(&job, stop),
                     Some(Ask::Probe(job, argv, done)) => self.probe(&job, argv, done),
                     Some(Ask::Quiet(job, done)) => self.quiet(&job, done),
                     Some(Ask::Deadline(at)) => {
@@ -176,12 +176,12 @@ impl Keeper {
         self.send(line);
     }
 
-    fn stop(&mut self, job: &JobName, grace: Duration) {
+    fn stop(&mut self, job: &JobName, Stop { grace, way }: Stop) {
         if let Some(run) = self.runs.get_mut(job) {
             (run.grace, run.is_stopping) = (grace, true);
             let grace_ms = millis(grace);
-            tracing::info!(%job, grace_ms, "stopping: SIGTERM, and SIGKILL after the grace");
-            self.request(&Request::Stop { job: job.to_string(), grace_ms });
+            tracing::info!(%job, grace_ms, "stopping: {way}, and SIGKILL after the grace");
+            self.request(&Request::Stop { job: job.to_string(), grace_ms, way });
         }
     }
 
@@ -474,7 +474,8 @@ mod tests {
                 grace: Duration::ZERO,
                 line: None,
             };
-            let ended = guard.run(start, tokio_util::sync::CancellationToken::new()).await;
+            let stop = tokio_util::sync::CancellationToken::new();
+            let ended = guard.run(start, stop, Stop::default).await;
             assert_eq!(ended, Err("not today".to_owned()));
         }
         guard.end().await;

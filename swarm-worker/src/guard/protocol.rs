@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::channel::HeldProcess;
 use swarm_core::JobName;
+use swarm_spec::spec::{StopSignal, StopTo};
 
 /// The version of the protocol. Both ends are the same program, so another version is an error, not
 /// an upgrade.
@@ -87,12 +88,16 @@ pub(crate) enum Request {
         /// The job.
         job: String,
     },
-    /// Stop a job: SIGTERM, then SIGKILL. The answer is `joined`, or none if the job does not run.
+    /// Stop a job: its own signal, then SIGTERM, then SIGKILL. The answer is `joined`, or none if
+    /// the job does not run.
     Stop {
         /// Its name.
         job: String,
-        /// The time between the two signals.
+        /// The time until SIGKILL.
         grace_ms: u64,
+        /// The way in which it is asked to end.
+        #[serde(default)]
+        way: StopWay,
     },
     /// Set the time until which jobs may act.
     Deadline {
@@ -123,6 +128,27 @@ impl Request {
             "its arguments and variables have more than {} KiB with all params; write less",
             LINE_BYTES_MAX >> 10
         ))
+    }
+}
+
+/// The way in which a job is asked to end. By default all its processes get SIGTERM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StopWay {
+    /// The signal.
+    #[serde(default)]
+    pub(crate) signal: StopSignal,
+    /// The processes that get it.
+    #[serde(default)]
+    pub(crate) to: StopTo,
+}
+
+impl fmt::Display for StopWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.signal.as_str())?;
+        match self.to {
+            StopTo::All => Ok(()),
+            StopTo::Main => f.write_str(" to its main process"),
+        }
     }
 }
 
@@ -166,7 +192,7 @@ pub(crate) enum Reply {
         /// In milliseconds.
         for_ms: u64,
     },
-    /// A job did not end in time after SIGTERM, and is killed.
+    /// A job did not end in time, and is killed.
     Killing {
         /// Its name.
         job: String,

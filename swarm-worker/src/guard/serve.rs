@@ -4,6 +4,7 @@ mod deadline;
 mod reap;
 mod running;
 mod start;
+mod stop;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -207,13 +208,13 @@ impl Serving {
                     self.outbox.reply(Reply::Quiet { job, for_ms: millis(run.tail.quiet()) });
                 }
             }
-            Request::Stop { job, grace_ms } => {
+            Request::Stop { job, grace_ms, way } => {
                 if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
                     // A stalled job may say goodbye, which hides the cause.
                     if !run.has_exited {
                         run.output_before.get_or_insert_with(|| run.tail.lines());
                     }
-                    run.stop(Duration::from_millis(grace_ms), &self.asked);
+                    run.stop(Duration::from_millis(grace_ms), way, &self.asked);
                     self.check_soon();
                 }
             }

@@ -12,6 +12,7 @@ pub(crate) mod machine;
 mod oom;
 mod output;
 mod signals;
+mod stopping;
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use swarm_core::JobName;
 use tokio::time::Instant;
 
 use super::super::census::{self, Census};
-use super::super::protocol::{End, Reply};
+use super::super::protocol::{End, Reply, StopWay};
 use super::Serving;
 use super::running::Run;
 use crate::procs;
@@ -51,7 +51,7 @@ impl Serving {
             run.has_exited = !matches!(ended, Ok(None));
             if run.has_exited {
                 is_any_job = true;
-                if run.kill_at.is_none() {
+                if !run.is_ending() {
                     let now = Instant::now();
                     run.ended_at = Some(now);
                     run.tail_until = Some(now + TAIL_MAX);
@@ -60,7 +60,7 @@ impl Serving {
                     {
                         run.out_of_memory = self.kills.take(now);
                     }
-                    run.ask(run.grace, &self.asked, now);
+                    run.ask(run.grace, StopWay::default(), &self.asked, now);
                 }
             }
         }
@@ -92,10 +92,10 @@ impl Serving {
         }
         let now = Instant::now();
         let mut gone = Vec::new();
-        for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
+        for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.is_ending()) {
             let (was_killed, held) = (run.is_killed, run.held.clone());
             if census.is_err() {
-                run.terminate(now);
+                run.signal_group(now);
             }
             if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) && run.is_known(now) {
                 gone.push(job.clone());
@@ -117,7 +117,7 @@ impl Serving {
             run.group = None;
             self.joined(&job, &run, end.ok().flatten().map(|(_, status)| status));
         }
-        if self.runs.values().any(|run| run.kill_at.is_some()) {
+        if self.runs.values().any(Run::is_ending) {
             let is_near = self.runs.values().any(|run| run.empty_checks == 1);
             self.check_within(if is_near { Duration::ZERO } else { self.pause });
             self.pause = CHECK_MAX.min(2 * self.pause);

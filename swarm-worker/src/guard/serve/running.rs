@@ -11,6 +11,8 @@ use super::super::asked::{Asked, STOPPED_WITHIN};
 use super::super::census::{self, Census, Leader};
 use super::super::launch::Surroundings;
 use super::super::output::Tail;
+use super::super::protocol::StopWay;
+use super::stop::{Plan, Sent, Step};
 use crate::job_groups::JobGroup;
 use crate::procs::Process;
 
@@ -37,14 +39,10 @@ pub(super) struct Run {
     pub(super) ended_at: Option<Instant>,
     /// The end of a sentence, if the kernel killed it because memory ran out.
     pub(super) out_of_memory: Option<String>,
-    /// The time at which the remaining processes are killed, once the job has to end.
-    pub(super) kill_at: Option<Instant>,
-    /// The time at which the job's processes get SIGTERM, once the job has to end.
-    term_at: Option<Instant>,
-    /// Whether the job's processes have got SIGTERM.
-    is_terminated: bool,
-    /// The processes outside the group that have got SIGTERM.
-    terminated: BTreeSet<i32>,
+    /// The plan of its stop, once the job has to end.
+    plan: Option<Plan>,
+    /// The signals of the plan that it has got.
+    sent: Sent,
     /// Whether processes were killed because they did not end in time.
     pub(super) is_killed: bool,
     /// The processes that should have ended, and that this user may not end.
@@ -83,10 +81,8 @@ impl Run {
             has_exited: false,
             ended_at: None,
             out_of_memory: None,
-            kill_at: None,
-            term_at: None,
-            is_terminated: false,
-            terminated: BTreeSet::new(),
+            plan: None,
+            sent: Sent::default(),
             is_killed: false,
             held: BTreeSet::new(),
             left: None,
@@ -101,36 +97,33 @@ impl Run {
         Leader { pid: self.leader.as_raw_pid(), output: self.pipe }
     }
 
-    /// Asks the job to end: every process of its group gets SIGTERM once, and the other processes
-    /// get it at the next check.
-    ///
-    /// A signal to all processes may have just reached the job. Then SIGTERM follows only after
-    /// half of the grace, since a second signal makes programs such as ffmpeg break off.
-    pub(super) fn stop(&mut self, grace: Duration, asked: &Asked) {
+    /// Returns whether the job has to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    /// Asks the job to end. Processes outside of its group get the signal at the next check.
+    pub(super) fn stop(&mut self, grace: Duration, way: StopWay, asked: &Asked) {
         let now = Instant::now();
-        self.ask(grace, asked, now);
-        self.terminate(now);
+        self.ask(grace, way, asked, now);
+        self.signal_group(now);
     }
 
-    /// Notes when the job's processes get SIGTERM, and when they are killed. The next check sends the
-    /// signals.
-    pub(super) fn ask(&mut self, grace: Duration, asked: &Asked, now: Instant) {
-        let kill_at = now + grace;
-        self.kill_at = Some(self.kill_at.map_or(kill_at, |before| before.min(kill_at)));
-        let is_asked = asked.may_have_reached(self.leader, self.started_at, now);
-        let term_at = if is_asked { now + grace / 2 } else { now };
-        self.term_at = Some(self.term_at.map_or(term_at, |before| before.min(term_at)));
+    /// Plans the end of the job. The next check sends the first signal.
+    pub(super) fn ask(&mut self, grace: Duration, way: StopWay, asked: &Asked, now: Instant) {
+        let is_reached = asked.may_have_reached(self.leader, self.started_at, now);
+        let plan = Plan::new(way, now, grace, is_reached);
+        self.plan = Some(match self.plan.take() {
+            Some(before) => plan.hastened(&before),
+            None => plan,
+        });
     }
 
-    /// Sends SIGTERM to the group once its time has come.
-    pub(super) fn terminate(&mut self, now: Instant) {
-        if self.is_terminated || self.term_at.is_none_or(|at| now < at) {
-            return;
+    /// Sends the signal that is due to the group.
+    pub(super) fn signal_group(&mut self, now: Instant) {
+        if let Some(plan) = &self.plan {
+            self.sent.signal_group(plan, plan.step(now, self.has_exited), self.leader);
         }
-        self.is_terminated = true;
-        let _ = kill_process_group(self.leader, Signal::TERM);
-        // A stopped process cannot end before it continues.
-        let _ = kill_process_group(self.leader, Signal::CONT);
     }
 
     /// Returns whether the end of the job is completely known. The waits for its last output and
@@ -152,30 +145,24 @@ impl Run {
         self.group.as_ref().is_some_and(|group| group.has(process.pid.as_raw_pid()))
     }
 
-    /// Returns whether no process is left. Terminates the remaining processes, and later kills
-    /// them.
+    /// Returns whether no process is left. Signals the remaining processes, and later kills them.
     pub(super) fn is_gone(&mut self, census: &Census, now: Instant) -> bool {
-        // SIGTERM ends most of these processes, so they are counted before it.
+        // A signal ends most of these processes, so they are counted before it.
         if self.ended_at.is_some() {
             self.left.get_or_insert_with(|| census.known(self.leader.as_raw_pid()));
         }
-        self.terminate(now);
-        let is_due = self.kill_at.is_some_and(|at| at <= now);
+        self.signal_group(now);
+        let Some(plan) = &self.plan else { return false };
+        let step = plan.step(now, self.has_exited);
+        let is_due = step == Step::Kill;
         let mut is_empty = self.has_exited;
         self.held.clear();
         for process in census.left(self.leader.as_raw_pid()) {
             is_empty = false;
-            let is_outside = process.group != self.leader.as_raw_pid();
-            if is_due {
-                if census::is_refused(process, Signal::KILL) && !self.ends_with_group(process) {
-                    self.held.insert(process.pid.as_raw_pid());
-                }
-            } else if is_outside
-                && self.is_terminated
-                && self.terminated.insert(process.pid.as_raw_pid())
-            {
-                census::is_refused(process, Signal::TERM);
-                census::is_refused(process, Signal::CONT);
+            if !is_due {
+                self.sent.signal_process(plan, step, self.leader, process);
+            } else if census::is_refused(process, Signal::KILL) && !self.ends_with_group(process) {
+                self.held.insert(process.pid.as_raw_pid());
             }
         }
         is_empty &= !self.group.as_ref().is_some_and(JobGroup::is_populated);

@@ -79,7 +79,7 @@ impl Serving {
     /// failed.
     pub(super) fn probe(&mut self, job: &str, argv: &[String]) {
         let runs = name(job).and_then(|job| self.runs.get_mut(&job));
-        let Some(run) = runs.filter(|run| run.kill_at.is_none()) else { return };
+        let Some(run) = runs.filter(|run| !run.is_ending()) else { return };
         let nowhere = (Stdio::null(), Stdio::null());
         match run.surroundings.start(argv, Some(run.leader), run.group.as_ref(), nowhere) {
             Ok(pid) => run.probe = Some(pid),

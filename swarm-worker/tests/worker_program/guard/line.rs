@@ -153,6 +153,11 @@ impl Line {
         String::from_utf8_lossy(&fs::read(self.path("log")).unwrap()).into_owned()
     }
 
+    /// Waits for a line. The last lines of a job may be written after it was reported as joined.
+    pub(crate) fn until_log_has(&self, line: &str) {
+        until("the line", || self.log().contains(line).then_some(()));
+    }
+
     pub(crate) fn run_log(&self) -> String {
         fs::read_to_string(self.path("run.log")).unwrap_or_default()
     }
