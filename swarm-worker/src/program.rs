@@ -115,12 +115,24 @@ impl ProgramRunner {
         true
     }
 
+    /// Returns the time that a job has to stop now. The handover waits no longer.
+    fn grace(&self) -> Duration {
+        let timeout = self.stop.borrow().timeout;
+        timeout.map_or(self.stop_timeout, |timeout| timeout.min(self.stop_timeout))
+    }
+
     /// Returns how a job is stopped now.
-    fn how_to_stop(&self) -> Stop {
-        let manifest::Stop { signal, to, timeout } = self.stop.borrow().clone();
-        // The handover waits no longer.
-        let grace = timeout.map_or(self.stop_timeout, |timeout| timeout.min(self.stop_timeout));
-        Stop { grace, way: StopWay { signal, to } }
+    fn how_to_stop(&self, job: &Job) -> Stop {
+        let manifest::Stop { signal, to, command, timeout: _ } = self.stop.borrow().clone();
+        let filled = self.files_of(job).and_then(|files| {
+            let files = files.unwrap_or_default();
+            command.iter().map(|word| self.fill(job, &files, word)).collect()
+        });
+        let command = filled.unwrap_or_else(|reason| {
+            tracing::warn!(job = %job.name, "stop.command: {reason}; the job gets its signal instead");
+            Vec::new()
+        });
+        Stop { grace: self.grace(), way: StopWay { signal, to, command } }
     }
 
     /// Fills in a check that sends requests or runs a program; `None` for a check of the output.
@@ -234,7 +246,7 @@ impl ProgramRunner {
             env: variables,
             inherit: inherit_env.clone(),
             dir: working_dir.clone(),
-            grace: self.how_to_stop().grace,
+            grace: self.grace(),
             line,
         };
         Ok(Filled { start, check, files })
@@ -339,7 +351,7 @@ impl Runner for ProgramRunner {
         self.events.emit(Event::Starting { job: name, checked });
         let halt = stop.child_token();
         // The run must complete in any case.
-        let mut run = std::pin::pin!(self.guard.run(start, halt.clone(), || self.how_to_stop()));
+        let mut run = std::pin::pin!(self.guard.run(start, halt.clone(), || self.how_to_stop(job)));
         let mut late = None;
         let end = tokio::select! {
             // The job is started before its first check.

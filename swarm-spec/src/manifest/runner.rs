@@ -10,7 +10,7 @@ use crate::error::SpecError;
 use crate::params::is_variable_name;
 use crate::schema;
 use crate::spec::{
-    PingRunnerSpec, RUNNER_PLACE, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX,
+    PingRunnerSpec, RUNNER_PLACE, ReadySpec, RestartSpec, RunnerSpec, StopSpec, WORD_MAX, WORDS_MAX,
 };
 use crate::template::Template;
 use crate::yaml::{self, printable};
@@ -195,7 +195,7 @@ impl Runner {
             files: Files::read(&at("files"), files.as_ref())?,
             ready: ready.as_ref().map(ready_of).transpose()?,
             alive: alive.as_ref().map(Alive::read).transpose()?,
-            stop: stop.as_ref().map(Stop::read).unwrap_or_default(),
+            stop: stop.as_ref().map(stop_of).transpose()?.unwrap_or_default(),
             restart: restart.as_ref().map_or_else(|| Ok(Restart::default()), restart_of)?,
         };
         if serde_json::to_vec(spec).map_or(usize::MAX, |json| json.len()) > BYTES_MAX {
@@ -255,6 +255,11 @@ pub(super) fn exactly_one(place: &str, fields: &[(&str, bool)]) -> Result<(), Sp
         .split_last()
         .map_or_else(Default::default, |(last, rest)| (last.clone(), rest.join(", ")));
     Err(wrong(place, format!("it has {count} of {rest} and {last}; write exactly one")))
+}
+
+fn stop_of(stop: &StopSpec) -> Result<Stop, SpecError> {
+    let command = stop.command.as_ref().map(|words| words_of("stop.command", words));
+    Ok(Stop::of(stop, command.transpose()?.unwrap_or_default()))
 }
 
 /// A program and its arguments. The program itself has no placeholders: a job must not choose it.
@@ -341,14 +346,20 @@ impl Program {
     }
 
     /// The texts that others can read while the program runs, by field.
-    fn readable_texts(&self) -> [(&'static str, &[Template]); 3] {
+    fn readable_texts(&self) -> [(&'static str, &[Template]); 4] {
         let ready: &[Template] = match self.ready.as_ref().map(|ready| &ready.check) {
             Some(Check::Probe(probe)) => probe.texts(),
             Some(Check::Line(text)) => std::slice::from_ref(text),
             None => &[],
         };
         let alive = self.alive.as_ref().map(Alive::texts).unwrap_or_default();
-        [("command", self.command.as_slice()), ("ready", ready), ("alive", alive)]
+        let stop = self.stop.command.as_slice();
+        [
+            ("command", self.command.as_slice()),
+            ("ready", ready),
+            ("alive", alive),
+            ("stop.command", stop),
+        ]
     }
 
     /// The params that every job needs, each with the path of the first field that names it, as in
@@ -532,6 +543,7 @@ mod tests {
             (", '--password={param.pass}']", "command: `{param.pass}` is of paramsFrom"),
             ("], ready: {line: '{param.pass}'}", "ready: `{param.pass}` is of paramsFrom"),
             ("], ready: {exec: [curl, '-u{param.pass}']}", "ready: `{param.pass}` is of"),
+            ("], stop: {command: [ctl, '{param.pass}']}", "stop.command: `{param.pass}` is of"),
         ] {
             let error = refused(&with(rest));
             assert!(error.starts_with(place) && error.contains("SWARM_PARAM_PASS"), "{error}");
@@ -549,6 +561,8 @@ mod tests {
             ("{}", "it has 0 of `log`, `command` and `ping`; write exactly one"),
             ("{command: [a], ready: {}}", "ready: it has 0 of `exec`, `http` and `line`"),
             ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`"),
+            ("{command: [a], stop: {command: []}}", "field `stop.command` has 0 entries"),
+            ("{command: [a], stop: {command: [b, '{jbo}']}}", "stop.command: unknown placeholder"),
             ("{command: [a], stop: {to: Children}}", "field `stop.to`: unknown variant"),
             ("{log: {}, inheritEnv: [A]}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`"),
             (

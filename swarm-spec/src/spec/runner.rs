@@ -102,10 +102,10 @@ pub struct RunnerSpec {
     /// while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alive: Option<AliveSpec>,
-    /// Stop of a job, step by step: the signal first; SIGTERM once the main process has ended, at the
-    /// latest after half of `timeout`; SIGKILL after `timeout`. SIGTERM goes to the remaining
-    /// processes, to each of them once. An edit restarts no job, and applies to running jobs.
-    /// Default: SIGTERM to all processes.
+    /// Stop of a job, step by step: the signal or `stop.command` first; SIGTERM once the main process
+    /// has ended, at the latest after half of `timeout`; SIGKILL after `timeout`. SIGTERM goes to the
+    /// remaining processes, to each of them once. An edit restarts no job, and applies to running
+    /// jobs. Default: SIGTERM to all processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopSpec>,
     /// Restarts of `command` after it ends by itself.

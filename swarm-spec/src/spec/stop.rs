@@ -18,6 +18,20 @@ pub struct StopSpec {
     /// children itself. Default: `All`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<StopTo>,
+    /// Program that stops the job, instead of the signal, such as `[docker, stop, "{job}"]`. It runs
+    /// in the directory and environment of the job, may have the placeholders of `command`, and is
+    /// killed when the job has ended or `timeout` is over. If it cannot start or fails, the job gets
+    /// the signal at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 256),
+        inner(length(max = 4096), regex(pattern = "^[^\\x00]*$"))
+    )]
+    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
+        "self[0] != ''",
+        "write the program first, as in [\"docker\", \"stop\", \"{job}\"]"
+    )]))]
+    pub command: Option<Vec<String>>,
     /// Time until the job is killed, at most `handover.stopTimeout`. Default:
     /// `handover.stopTimeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -25,6 +25,16 @@ pub(super) struct Leader {
 /// The running jobs, by name.
 pub(super) type Leaders<'a> = BTreeMap<&'a str, Leader>;
 
+/// The children of the guard that are first processes of no job.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// The programs next to jobs, which are processes of the jobs. They are not reaped here, since
+    /// another part of the guard needs their exit codes.
+    pub(super) probes: HashSet<i32>,
+    /// The programs that stop jobs. They and their descendants belong to no job while they run.
+    pub(super) commands: HashSet<i32>,
+}
+
 /// Remembers the job of every process that was seen, so that a process that hides later is still
 /// attributed.
 #[derive(Debug, Default)]
@@ -46,11 +56,10 @@ pub(super) struct Census {
 
 impl Census {
     /// Lists all processes, and reaps orphans that have ended. The `leaders` must not have been
-    /// reaped yet: then none of their ids can belong to another process. The `probes` are not
-    /// reaped either, since another part of the guard needs their exit codes.
+    /// reaped yet: then none of their ids can belong to another process.
     pub(super) fn take(
         leaders: &Leaders,
-        probes: &HashSet<i32>,
+        aside: &Aside,
         session: &str,
         memory: &mut Memory,
     ) -> io::Result<Self> {
@@ -74,9 +83,12 @@ impl Census {
         let mut unknown = Vec::new();
         for child in children.remove(&me.as_raw_pid()).unwrap_or_default() {
             let pid = child.pid.as_raw_pid();
+            if aside.commands.contains(&pid) {
+                continue;
+            }
             if is_leader.contains(&pid) {
                 census.started.insert(pid, child.started);
-            } else if child.is_zombie && (probes.contains(&pid) || is_reaped(child.pid)) {
+            } else if child.is_zombie && (aside.probes.contains(&pid) || is_reaped(child.pid)) {
                 continue;
             }
             let tree = tree(child, &children);

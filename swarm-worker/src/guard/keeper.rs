@@ -19,7 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start, Stop};
-use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
+use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, StopWay, VERSION, name};
 use crate::job_groups::JobGroups;
 use crate::procs;
 use crate::sweep::{self, Marker};
@@ -176,13 +176,18 @@ impl Keeper {
         self.send(line);
     }
 
-    fn stop(&mut self, job: &JobName, Stop { grace, way }: Stop) {
-        if let Some(run) = self.runs.get_mut(job) {
-            (run.grace, run.is_stopping) = (grace, true);
-            let grace_ms = millis(grace);
-            tracing::info!(%job, grace_ms, "stopping: {way}, and SIGKILL after the grace");
-            self.request(&Request::Stop { job: job.to_string(), grace_ms, way });
-        }
+    fn stop(&mut self, job: &JobName, Stop { grace, mut way }: Stop) {
+        let Some(run) = self.runs.get_mut(job) else { return };
+        (run.grace, run.is_stopping) = (grace, true);
+        let (name, grace_ms) = (job.to_string(), millis(grace));
+        tracing::info!(%job, grace_ms, "stopping: {way}, and SIGKILL after the grace");
+        let request = |way: StopWay| Request::Stop { job: name.clone(), grace_ms, way };
+        let line = request(way.clone()).line().unwrap_or_else(|reason| {
+            tracing::warn!(%job, "stop.command: {reason}; the job gets its signal instead");
+            way.command.clear();
+            request(way).line().unwrap_or_default()
+        });
+        self.send(line);
     }
 
     fn probe(&mut self, job: &JobName, argv: Vec<String>, done: Done<End>) {
@@ -251,6 +256,9 @@ impl Keeper {
                 if let Some(done) = self.named(&job).and_then(|run| run.quiet.take()) {
                     let _ = done.send(Duration::from_millis(for_ms));
                 }
+            }
+            Reply::StopFailed { job, reason } => {
+                tracing::warn!(job, "stop.command: {reason}; the job gets its signal instead");
             }
             Reply::Killing { job } => {
                 if let Some(run) = self.named(&job) {

@@ -140,10 +140,16 @@ pub(crate) struct StopWay {
     /// The processes that get it.
     #[serde(default)]
     pub(crate) to: StopTo,
+    /// The program that stops the job instead of the signal, and its arguments; empty without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) command: Vec<String>,
 }
 
 impl fmt::Display for StopWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(program) = self.command.first() {
+            return f.write_str(program);
+        }
         f.write_str(self.signal.as_str())?;
         match self.to {
             StopTo::All => Ok(()),
@@ -191,6 +197,13 @@ pub(crate) enum Reply {
         job: String,
         /// In milliseconds.
         for_ms: u64,
+    },
+    /// The program that should stop a job could not start, or failed. The job gets the signal.
+    StopFailed {
+        /// The job.
+        job: String,
+        /// The reason: a sentence for a person.
+        reason: String,
     },
     /// A job did not end in time, and is killed.
     Killing {

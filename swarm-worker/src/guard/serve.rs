@@ -118,6 +118,7 @@ async fn run() -> io::Result<()> {
             _ = children.recv() => {
                 guard.probes_ended();
                 guard.children_ended();
+                guard.commands_ended();
             }
             Some(seen) = seen.recv() => guard.seen(&seen),
             () = until(guard.check_at) => guard.check(),
@@ -214,7 +215,10 @@ impl Serving {
                     if !run.has_exited {
                         run.output_before.get_or_insert_with(|| run.tail.lines());
                     }
-                    run.stop(Duration::from_millis(grace_ms), way, &self.asked);
+                    let stopped = run.stop(Duration::from_millis(grace_ms), way, &self.asked);
+                    if let Err(reason) = stopped {
+                        self.outbox.reply(Reply::StopFailed { job, reason });
+                    }
                     self.check_soon();
                 }
             }

@@ -1,6 +1,6 @@
 //! Finds the jobs that have ended, reaps them, and kills what is left of jobs that have to end.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rustix::process::{
@@ -11,7 +11,7 @@ use swarm_adapters_host::runlog::RunEvent;
 use swarm_core::JobName;
 use tokio::time::Instant;
 
-use super::super::census::{self, Census};
+use super::super::census::{self, Aside, Census};
 use super::super::protocol::{End, Reply, StopWay};
 use super::Serving;
 use super::running::Run;
@@ -42,6 +42,28 @@ impl Serving {
         }
     }
 
+    /// Handles the commands that stop jobs and have ended. A job whose command failed gets its signal.
+    pub(super) fn commands_ended(&mut self) {
+        let mut is_any = false;
+        for (job, run) in &mut self.runs {
+            let Some(pid) = run.command else { continue };
+            let end = match waitpid(Some(pid), WaitOptions::NOHANG) {
+                Ok(None) => continue,
+                Ok(Some((_, status))) => end_of(status),
+                Err(_) => End::Unknown,
+            };
+            (run.command, is_any) = (None, true);
+            let has_failed = !end.is_success() && !run.is_killed;
+            if has_failed && run.command_failed() {
+                let (job, reason) = (job.to_string(), format!("it {end}"));
+                self.outbox.reply(Reply::StopFailed { job, reason });
+            }
+        }
+        if is_any {
+            self.check_soon();
+        }
+    }
+
     /// Marks the jobs whose first processes have ended. These processes are not reaped yet.
     pub(super) fn children_ended(&mut self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -60,7 +82,7 @@ impl Serving {
                     {
                         run.out_of_memory = self.kills.take(now);
                     }
-                    run.ask(run.grace, StopWay::default(), &self.asked, now);
+                    let _ = run.ask(run.grace, StopWay::default(), &self.asked, now);
                 }
             }
         }
@@ -83,7 +105,9 @@ impl Serving {
         let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), run.as_leader())).collect();
         // If `/proc` cannot be read, every job counts as running.
         let probes = self.runs.values().filter_map(|run| run.probe.map(Pid::as_raw_pid)).collect();
-        let census = Census::take(&leaders, &probes, &self.session, &mut self.memory);
+        let commands = self.runs.values().filter_map(|run| run.command.map(Pid::as_raw_pid));
+        let aside = Aside { probes, commands: commands.collect() };
+        let census = Census::take(&leaders, &aside, &self.session, &mut self.memory);
         if let Ok(census) = &census {
             // The jobs of these processes have been reported as joined.
             for process in census.strays() {
@@ -149,7 +173,7 @@ impl Serving {
             }
             let leaders = self.runs.iter().filter(|(_, run)| is_unreaped(run));
             let leaders = leaders.map(|(job, run)| (job.as_str(), run.as_leader())).collect();
-            let none = HashSet::new();
+            let none = Aside::default();
             if let Ok(census) = Census::take(&leaders, &none, &self.session, &mut self.memory) {
                 self.kill_all(&census);
             }

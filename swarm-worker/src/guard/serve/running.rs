@@ -1,6 +1,7 @@
 //! A running job: how it is asked to end, and when it has ended.
 
 use std::collections::BTreeSet;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -43,6 +44,8 @@ pub(super) struct Run {
     plan: Option<Plan>,
     /// The signals of the plan that it has got.
     sent: Sent,
+    /// The program that stops it, if one runs. It does not count as a process of the job.
+    pub(super) command: Option<Pid>,
     /// Whether processes were killed because they did not end in time.
     pub(super) is_killed: bool,
     /// The processes that should have ended, and that this user may not end.
@@ -83,6 +86,7 @@ impl Run {
             out_of_memory: None,
             plan: None,
             sent: Sent::default(),
+            command: None,
             is_killed: false,
             held: BTreeSet::new(),
             left: None,
@@ -103,20 +107,77 @@ impl Run {
     }
 
     /// Asks the job to end. Processes outside of its group get the signal at the next check.
-    pub(super) fn stop(&mut self, grace: Duration, way: StopWay, asked: &Asked) {
+    ///
+    /// # Errors
+    ///
+    /// A sentence if the command that stops the job cannot start. The job has got the signal then.
+    pub(super) fn stop(
+        &mut self,
+        grace: Duration,
+        way: StopWay,
+        asked: &Asked,
+    ) -> Result<(), String> {
         let now = Instant::now();
-        self.ask(grace, way, asked, now);
+        let started = self.ask(grace, way, asked, now);
         self.signal_group(now);
+        started
     }
 
     /// Plans the end of the job. The next check sends the first signal.
-    pub(super) fn ask(&mut self, grace: Duration, way: StopWay, asked: &Asked, now: Instant) {
+    ///
+    /// # Errors
+    ///
+    /// A sentence if the command that stops the job cannot start. The job gets the signal then.
+    pub(super) fn ask(
+        &mut self,
+        grace: Duration,
+        way: StopWay,
+        asked: &Asked,
+        now: Instant,
+    ) -> Result<(), String> {
         let is_reached = asked.may_have_reached(self.leader, self.started_at, now);
         let plan = Plan::new(way, now, grace, is_reached);
-        self.plan = Some(match self.plan.take() {
-            Some(before) => plan.hastened(&before),
-            None => plan,
-        });
+        let (mut plan, started) = if let Some(before) = self.plan.take() {
+            (before.hastened(&plan), Ok(None))
+        } else {
+            let started = self.started_command(&plan);
+            (plan, started)
+        };
+        let started = started.map(|command| self.command = command);
+        if started.is_err() {
+            plan.command_failed();
+        }
+        self.plan = Some(plan);
+        started
+    }
+
+    /// Starts the command of a plan, in a group of its own.
+    fn started_command(&self, plan: &Plan) -> Result<Option<Pid>, String> {
+        match plan.command() {
+            [] => Ok(None),
+            argv => {
+                let nowhere = (Stdio::null(), Stdio::null());
+                self.surroundings.start(argv, None, None, nowhere).map(Some)
+            }
+        }
+    }
+
+    /// Sends the signal after all, since the command that stops the job has failed. Returns whether
+    /// the signal was still of use.
+    pub(super) fn command_failed(&mut self) -> bool {
+        let Some(plan) = self.plan.as_mut().filter(|_| !self.has_exited) else { return false };
+        plan.command_failed();
+        self.signal_group(Instant::now());
+        true
+    }
+
+    /// Kills the command that stops the job, and keeps the job until that has ended: it could stop
+    /// the next run.
+    fn is_without_command(&self) -> bool {
+        if let Some(command) = self.command {
+            let _ = kill_process_group(command, Signal::KILL);
+        }
+        self.command.is_none()
     }
 
     /// Sends the signal that is due to the group.
@@ -172,6 +233,9 @@ impl Run {
             if let Some(group) = &self.group {
                 group.kill();
             }
+        }
+        if is_due || is_empty {
+            is_empty &= self.is_without_command();
         }
         self.empty_checks = if is_empty { self.empty_checks + 1 } else { 0 };
         2 <= self.empty_checks

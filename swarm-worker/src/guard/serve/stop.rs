@@ -18,7 +18,7 @@ pub(super) enum Step {
     /// A signal to all processes may have just reached the job, and a second one makes programs
     /// such as ffmpeg break off.
     Wait,
-    /// The processes that the plan names get its signal.
+    /// The command of the plan runs, or the processes that it names get its signal.
     Ask,
     /// The remaining processes get SIGTERM.
     Terminate,
@@ -58,13 +58,23 @@ impl Plan {
             Step::Kill
         } else if self.half_at <= now {
             Step::Terminate
-        } else if self.is_reached {
+        } else if self.is_reached && self.way.command.is_empty() {
             Step::Wait
         } else if has_ended || self.way == StopWay::default() {
             Step::Terminate
         } else {
             Step::Ask
         }
+    }
+
+    /// Returns the program that stops the job instead of the signal; empty without one.
+    pub(super) fn command(&self) -> &[String] {
+        &self.way.command
+    }
+
+    /// Records that the command is of no use, so that the signal is due.
+    pub(super) fn command_failed(&mut self) {
+        self.way.command.clear();
     }
 
     fn signal(&self) -> Signal {
@@ -102,7 +112,7 @@ impl Sent {
     /// Sends the signal of a step to the process group of `leader`, or to the leader alone.
     pub(super) fn signal_group(&mut self, plan: &Plan, step: Step, leader: Pid) {
         match (step, plan.way.to) {
-            (Step::Ask, to) if !self.asked.is_group => {
+            (Step::Ask, to) if !self.asked.is_group && plan.command().is_empty() => {
                 self.asked.is_group = true;
                 match to {
                     StopTo::All => send(leader, plan.signal()),
@@ -132,7 +142,9 @@ impl Sent {
     ) {
         let is_outside = process.group != leader.as_raw_pid();
         let (receivers, signal) = match (step, plan.way.to) {
-            (Step::Ask, StopTo::All) if is_outside => (&mut self.asked, plan.signal()),
+            (Step::Ask, StopTo::All) if is_outside && plan.command().is_empty() => {
+                (&mut self.asked, plan.signal())
+            }
             (Step::Terminate, _) if is_outside || self.is_main_terminated => {
                 (&mut self.terminated, Signal::TERM)
             }
@@ -159,7 +171,7 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(10);
 
     fn main(signal: StopSignal) -> StopWay {
-        StopWay { signal, to: StopTo::Main }
+        StopWay { signal, to: StopTo::Main, command: Vec::new() }
     }
 
     /// The steps at the start, before half, at half, before the end and at the end.
@@ -173,7 +185,7 @@ mod tests {
     #[test]
     fn a_job_is_asked_then_terminated_at_half_of_its_time_and_killed_at_its_end() {
         use Step::{Ask, Kill, Terminate};
-        let all = StopWay { signal: StopSignal::Int, to: StopTo::All };
+        let all = StopWay { signal: StopSignal::Int, ..StopWay::default() };
         for way in [all, main(StopSignal::Term), main(StopSignal::Int)] {
             assert_eq!(steps(way, false, false), [Ask, Ask, Terminate, Terminate, Kill]);
         }
@@ -196,6 +208,21 @@ mod tests {
                 let steps = steps(way.clone(), true, has_ended);
                 assert_eq!(steps, [Wait, Wait, Terminate, Terminate, Kill]);
             }
+        }
+    }
+
+    #[test]
+    fn a_command_runs_also_for_a_job_that_a_signal_may_have_reached_and_the_signal_follows_it() {
+        use Step::{Ask, Kill, Terminate, Wait};
+        let way = StopWay { command: vec!["docker".to_owned()], ..StopWay::default() };
+        let slow = [Ask, Ask, Terminate, Terminate, Kill];
+        assert_eq!(steps(way.clone(), false, false), slow);
+        assert_eq!(steps(way.clone(), true, false), slow);
+        let now = Instant::now();
+        for (is_reached, step) in [(false, Terminate), (true, Wait)] {
+            let mut plan = Plan::new(way.clone(), now, GRACE, is_reached);
+            plan.command_failed();
+            assert_eq!(plan.step(now, false), step);
         }
     }
 

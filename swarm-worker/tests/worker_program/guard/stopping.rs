@@ -2,7 +2,7 @@
 
 use crate::guard::joined;
 use crate::guard::line::Line;
-use crate::guard::machine::until;
+use crate::guard::machine::{seconds, sleepers, until};
 
 /// Half of this grace is longer than any test may take.
 const NEVER_MS: u64 = 1_000_000;
@@ -99,4 +99,79 @@ fn no_process_gets_sigterm_twice() {
     assert!(reply.starts_with(r#"{"is":"joined","job":"j","end":{"code":0}"#), "{reply}");
     guard.until_log_has("j: finalised\n");
     guard.end();
+}
+
+/// A client of a server: it ends when the server does what the command asks for.
+const CLIENT: &str = "trap 'exit 9' TERM; touch $0.ready; \
+                      while [ ! -e $0.done ]; do sleep 0.01; done; exit 0";
+
+/// A way to stop a job by a shell with `script`. `$0` is the path of the job.
+fn by_command(guard: &Line, script: &str) -> String {
+    let path = guard.path("j");
+    serde_json::json!({"command": ["sh", "-c", script, path]}).to_string()
+}
+
+#[test]
+fn a_command_stops_a_job_instead_of_the_signal_and_is_no_process_of_it() {
+    let mut guard = started("command", CLIENT);
+    // It goes on after it has done its work, so the end of the job has to end it.
+    let seconds = seconds(607);
+    let script = format!("[ $SWARM_JOB = j ] && touch $0.done; exec sleep {seconds}");
+    let way = by_command(&guard, &script);
+    stop(&mut guard, NEVER_MS, &way);
+    assert_eq!(guard.reply(), joined("j", r#"{"code":0}"#));
+    assert_eq!(sleepers(&seconds), 0);
+    assert_eq!(guard.processes().len(), 1, "the guard");
+    guard.end();
+}
+
+#[test]
+fn a_command_that_fails_or_cannot_start_is_followed_by_the_signal_at_once() {
+    for (command, reason) in [
+        (r#"["sh","-c","exit 3"]"#, "it ended with exit code 3"),
+        (r#"["no-such-program"]"#, "program `no-such-program`"),
+    ] {
+        let mut guard = started("fails", RECORDER);
+        let way = format!(r#"{{"signal":"SIGINT","to":"Main","command":{command}}}"#);
+        stop(&mut guard, NEVER_MS, &way);
+        let reply = guard.reply();
+        let expected = format!(r#"{{"is":"stop_failed","job":"j","reason":"{reason}"#);
+        assert!(reply.starts_with(&expected), "{reply}");
+        let reply = guard.reply();
+        assert!(reply.starts_with(r#"{"is":"joined","job":"j","end":{"code":0}"#), "{reply}");
+        guard.until_log_has("j: finalised\n");
+        guard.end();
+    }
+}
+
+#[test]
+fn a_command_that_succeeds_proves_nothing() {
+    let mut guard = started("lies", CLIENT);
+    stop(&mut guard, HALF_MS, r#"{"command":["true"]}"#);
+    assert_eq!(guard.reply(), joined("j", r#"{"code":9}"#), "it got SIGTERM after half");
+    guard.end();
+}
+
+#[test]
+fn a_command_is_killed_with_the_job_when_the_time_is_over() {
+    let script = "trap '' TERM; touch $0.ready; while :; do sleep 0.01; done";
+    let mut guard = started("late", script);
+    let seconds = seconds(608);
+    let way = by_command(&guard, &format!("exec sleep {seconds}"));
+    stop(&mut guard, 50, &way);
+    assert_eq!(guard.reply(), r#"{"is":"killing","job":"j"}"#);
+    assert_eq!(guard.reply(), joined("j", r#"{"signal":9}"#));
+    assert_eq!(sleepers(&seconds), 0);
+    guard.end();
+}
+
+#[test]
+fn a_command_ends_with_its_guard() {
+    let mut guard = started("with-guard", CLIENT);
+    let seconds = seconds(609);
+    let way = by_command(&guard, &format!("exec sleep {seconds}"));
+    stop(&mut guard, NEVER_MS, &way);
+    until("it runs", || (sleepers(&seconds) == 1).then_some(()));
+    guard.close();
+    assert_eq!(sleepers(&seconds), 0);
 }

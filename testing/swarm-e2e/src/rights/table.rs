@@ -585,6 +585,13 @@ pub const LINES: &[Line] = &[
         r#"{"worker": {"runner": {"command": ["sleep", "1"], "stop": {"to": "Main"}}}}"#,
     ),
     Line::new(
+        "worker.runner.stop.command",
+        Run,
+        Make,
+        Full,
+        r#"{"worker": {"runner": {"command": ["sleep", "1"], "stop": {"command": ["true"]}}}}"#,
+    ),
+    Line::new(
         "worker.runner.stop.timeout",
         Run,
         Make,
@@ -849,6 +856,13 @@ pub const LINES: &[Line] = &[
         Make,
         Full,
         r#"{"worker": {"runners": {"x": {"command": ["sleep", "1"], "stop": {"to": "Main"}}}}}"#,
+    ),
+    Line::new(
+        "worker.runners.NAME.stop.command",
+        Run,
+        Make,
+        Full,
+        r#"{"worker": {"runners": {"x": {"command": ["sleep", "1"], "stop": {"command": ["true"]}}}}}"#,
     ),
     Line::new(
         "worker.runners.NAME.stop.timeout",
