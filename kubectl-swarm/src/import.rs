@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum, ValueHint};
 use swarm_spec::convert::Home;
+use swarm_spec::foreign::Foreign;
 use swarm_terminal::output::{WRONG, complain, print};
 use swarm_view::printable::{Form, printable};
 
@@ -202,16 +203,27 @@ fn manifests(request: Request<'_>, report: &mut Report) -> Result<String, Failur
         cluster.read(namespace, &mut files).map_err(Failure::Unreached)?;
     }
     let mut objects = Objects::default();
-    for text in files.into_texts() {
+    let texts = files.into_texts();
+    let foreign = texts.iter().find_map(|text| {
+        let foreign = Foreign::of(&text.shown, &text.content)?;
+        Some(format!("{}: {}", text.shown, foreign.advice()))
+    });
+    for text in texts {
         objects.read(&text, namespace, report);
     }
     let managers = std::mem::take(&mut objects.managers);
     let mut swarms =
         write::swarms(objects, options.name.as_deref(), options.peering_image.as_deref(), report);
+    let has_nothing = swarms.is_empty() && managers.is_empty();
+    if let Some(sentence) = foreign.filter(|_| report.has_mistakes() || has_nothing) {
+        // The other sentences are about lists that the file was taken for.
+        *report = Report::default();
+        return Err(Failure::Wrong(sentence));
+    }
     if report.has_mistakes() {
         return Err(Failure::Said);
     }
-    if swarms.is_empty() && managers.is_empty() {
+    if has_nothing {
         return Err(Failure::Wrong(nothing(request)));
     }
     if let Some(cluster) = live {

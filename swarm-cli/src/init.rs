@@ -1,4 +1,10 @@
-//! `swarm init`: writes a manifest to start from.
+//! `swarm init`: writes a manifest to start from, or one that is made from a file of another tool.
+
+mod draft;
+mod from;
+mod lists;
+mod procfile;
+mod supervisord;
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -6,12 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueHint};
+use kubectl_swarm::plan::input;
 use swarm_terminal::output::{WRONG, answer, complain};
 use swarm_view::printable::{Form, printable};
 use swarm_view::shell;
 
-/// The manifest that `init` writes.
+use self::from::Format;
+
+/// The sample that `init` writes.
 const MANIFEST: &str = include_str!("init.yaml");
 
 /// The name of the file, which the manifest also has.
@@ -25,16 +34,47 @@ const STANDARD_OUTPUT: &str = "-";
 
 /// Arguments of `init`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Input of --from:
+  a supervisord.conf: programs, their processes, environments and stops
+  a Procfile
+  a list of targets for Prometheus (file_sd), as JSON or YAML
+  a playlist (m3u, m3u8), with titles
+  addresses, one a line
+
+A comment in the manifest names each setting without a counterpart.
+
+Examples:
+  swarm init                                          a sample, in swarm.yaml
+  swarm init cameras.yaml --from list.m3u8            the channels of a playlist
+  swarm init - --from /etc/supervisor/supervisord.conf | swarm plan -")]
 pub(crate) struct InitArgs {
     /// The file to write, which must not exist yet; `-` prints the manifest
     #[arg(value_name = "FILE", default_value = DEFAULT)]
     file: PathBuf,
+    /// The file of another tool to make the manifest from; `-` reads standard input
+    #[arg(long, value_name = "SOURCE", value_hint = ValueHint::FilePath)]
+    from: Option<PathBuf>,
+    /// The format of SOURCE [default: by its content and its name]
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "from")]
+    format: Option<Format>,
 }
 
 /// Writes the manifest, and says how to run it.
 pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
+    let made = args.from.as_deref().map(|source| {
+        let part = input::named(source)?;
+        from::manifest(&part.shown, &part.text, args.format)
+    });
+    let made = match made.transpose() {
+        Ok(made) => made,
+        Err(sentence) => {
+            complain(&sentence);
+            return Ok(ExitCode::from(WRONG));
+        }
+    };
     if args.file == Path::new(STANDARD_OUTPUT) {
-        return answer(MANIFEST);
+        return answer(made.as_deref().unwrap_or(MANIFEST));
     }
     let shown = args.file.display().to_string();
     let mut file = match File::create_new(&args.file) {
@@ -46,7 +86,7 @@ pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error).with_context(|| format!("{shown} cannot be written")),
     };
     let (shown, quoted) = (printable(&shown, Form::Line), shell::file(&args.file));
-    if let Err(error) = file.write_all(manifest(&quoted).as_bytes()) {
+    if let Err(error) = file.write_all(made.unwrap_or_else(|| manifest(&quoted)).as_bytes()) {
         // The part that is written is useless, and the next `init` would refuse to replace it.
         let left = fs::remove_file(&args.file).err();
         let left = left.map(|error| format!(", and the written part cannot be removed: {error}"));

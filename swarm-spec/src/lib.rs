@@ -4,6 +4,7 @@
 //!   makes a resource of them.
 //! - [`convert`]: a spec in the types of `swarm-core`. Here invalid values are refused.
 //! - [`fields`]: the fields of a spec that are set, and the edits of them.
+//! - [`foreign`]: texts of other tools that list programs or addresses.
 //! - [`hostport`]: jobs that are addresses, as lines `host,port`.
 //! - [`manifest`]: a file with one `Swarm`, checked offline as strictly as by an API server.
 //! - [`place`]: the line and column of a field, for errors.
@@ -25,6 +26,7 @@ pub mod convert;
 mod duration;
 pub mod error;
 pub mod fields;
+pub mod foreign;
 pub mod hostport;
 mod json_schema;
 pub mod manifest;

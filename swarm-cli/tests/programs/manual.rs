@@ -55,6 +55,36 @@ fn init_writes_a_manifest_that_runs_and_never_over_a_file() {
 }
 
 #[test]
+fn a_file_of_another_tool_is_named_and_init_makes_a_manifest_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, file) = (dir.path().join("programs.conf"), dir.path().join("programs.yaml"));
+    let [source, file] = [&source, &file].map(|it| it.to_str().unwrap());
+    std::fs::write(source, "[program:web]\ncommand=sleep 600\nnumprocs=2\n").unwrap();
+    let targets = dir.path().join("targets.json");
+    let targets = targets.to_str().unwrap();
+    std::fs::write(targets, r#"[{"targets": ["127.0.0.1:9090"]}]"#).unwrap();
+    for verb in ["plan", "import", "local"] {
+        for (source, what) in [
+            (source, "an INI file, such as a supervisord.conf"),
+            (targets, "a list of targets for Prometheus"),
+        ] {
+            let refused = run(&[verb, source]);
+            assert_eq!(refused.status.code(), Some(2));
+            let said = String::from_utf8(refused.stderr).unwrap();
+            let expected = format!(
+                "swarm: {source}: this is {what} and no manifest; `swarm init --from FILE` makes one of it\n"
+            );
+            assert_eq!(said, expected, "{verb}");
+        }
+    }
+    let said = printed(&["init", file, "--from", source]);
+    assert_eq!(said, format!("wrote {file}; run it with: swarm local {file}\n"));
+    assert!(printed(&["plan", file]).starts_with("programs: 2 jobs on 2 workers"));
+    let refused = run(&["init", "-", "--from", source, "--format", "file-sd"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
 fn the_line_to_run_after_init_is_safe_to_paste() {
     let dir = tempfile::tempdir().unwrap();
     for (name, line) in [

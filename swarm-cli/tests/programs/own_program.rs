@@ -60,6 +60,7 @@ impl Example {
         assert_eq!(words[..2], ["swarm", "local"]);
         let mut operator = Command::new(env!("CARGO_BIN_EXE_swarm"));
         operator.args(&words[1..]).arg("--dir").arg(self.path("state")).current_dir(&self.dir);
+        operator.env("XDG_STATE_HOME", self.path("home"));
         let output = fs::File::create(self.path("out")).unwrap();
         operator.stdin(Stdio::null()).stdout(output);
         Operator(operator.spawn().unwrap())

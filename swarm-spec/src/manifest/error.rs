@@ -7,6 +7,7 @@ use swarm_core::JobName;
 
 use super::location::Location;
 use crate::error::{Mistakes, SpecError};
+use crate::foreign::Foreign;
 use crate::place::{self, Place};
 use crate::schema::field_in;
 use crate::spec::API_VERSION;
@@ -284,6 +285,10 @@ impl ManifestError {
     }
 
     fn alone(&self, (shown, text): (&str, &str)) -> Explained {
+        let may_be_foreign = matches!(self, Self::Syntax(_) | Self::Empty | Self::NoSwarm);
+        if let Some(foreign) = may_be_foreign.then(|| Foreign::of(shown, text)).flatten() {
+            return Explained::from(format!("{shown}: {}", foreign.advice()));
+        }
         let place = self.place(text);
         let at = place.map(|Place { line, column }| format!(":{line}:{column}"));
         Explained {

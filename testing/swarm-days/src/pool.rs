@@ -123,6 +123,7 @@ impl Pool {
         let mut command = Command::new("setsid");
         command.args(["--ctty", "sh", "-c"]).arg(shell).arg(&self.program);
         command.arg(self.file()).arg(self.state()).arg(self.out());
+        command.env("XDG_STATE_HOME", self.state().with_file_name("home"));
         command.stdin(line.try_clone()?).stdout(line.try_clone()?).stderr(line);
         self.child = Some(command.spawn()?);
         self.terminal = Some(File::from(terminal));

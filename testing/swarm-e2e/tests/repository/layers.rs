@@ -44,6 +44,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "kubectl-swarm",
             "swarm-adapters-host",
             "swarm-local",
+            "jobswarm-core",
             "jobswarm-spec",
             "swarm-terminal",
             "swarm-view",
