@@ -129,6 +129,12 @@ pub enum Event {
         /// The end of the run; part of a sentence.
         exit: String,
     },
+    /// A run of a job succeeded, and another one follows after a pause. A worker of an earlier version
+    /// reports a restart.
+    Succeeded {
+        /// The job.
+        job: String,
+    },
     /// A job ended by itself and is not started again.
     Failed {
         /// The job.

@@ -140,6 +140,8 @@ pub enum News<'a> {
     Restarting(&'a str),
     /// A run has ended by itself, and no other one follows.
     Failed(&'a str),
+    /// A run has succeeded, and another one follows. The job does not fail any more.
+    Succeeded,
     /// The check of liveness failed, with this reason. The end of the run follows.
     Stalled(&'a str),
     /// Anything else, with a detail.
@@ -296,6 +298,13 @@ impl Lives {
                 life.stopped(at_ms, Some(worker).filter(|_| !is_start));
                 let begins = is_start && life.failing.is_some();
                 life.run = life.run.take().or_else(|| begins.then(|| (worker.to_owned(), at_ms)));
+                return;
+            }
+            News::Succeeded => {
+                let Some(life) = self.jobs.get_mut(job) else { return };
+                life.is_stalled = false;
+                self.changes += u64::from(life.failing.is_some());
+                (life.failing, life.run) = (None, None);
                 return;
             }
             News::Restarting(exit) => self.life(job).ended(at_ms, worker, exit, true),

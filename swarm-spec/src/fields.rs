@@ -14,7 +14,7 @@ const SWITCHES: [&str; 2] = ["rebalance.paused", "suspend"];
 const PRIVATE: [&str; 2] = ["env", "files"];
 
 /// The names of the fields of a spec that are durations.
-const DURATIONS: [&str; 16] = [
+const DURATIONS: [&str; 17] = [
     "batchWindow",
     "cooldown",
     "duration",
@@ -22,6 +22,7 @@ const DURATIONS: [&str; 16] = [
     "initialWait",
     "interval",
     "maxPause",
+    "minPause",
     "notReadyGrace",
     "output",
     "releaseTimeout",

@@ -195,6 +195,9 @@ impl Picture {
                 let wait = Wait::new("the worker of its slot", who);
                 Some(wait.lasting(None, Some(return_grace)).with_note(MOVED_THEN))
             }
+            ("waiting", "granted" | EVERYWHERE) => {
+                Some(Wait::new("its next run, after a success (restart.minPause)", None))
+            }
             ("waiting", _) => Some(Wait::new("the next decision", None)),
             _ => None,
         }
@@ -405,6 +408,8 @@ mod tests {
         assert!(wait("granted", "published", Some(ended), None).contains("its worker has ended"));
         assert!(wait("hold", "waiting", up, None).contains("at most 9 s"));
         assert_eq!(wait("free", "waiting", None, None), "the next decision");
+        let next = "its next run, after a success (restart.minPause)";
+        assert_eq!(wait("granted", "waiting", up, None), next);
     }
 
     #[test]

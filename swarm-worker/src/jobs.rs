@@ -187,7 +187,7 @@ impl Tools {
                     none => none.insert(self.guard(session)?),
                 };
                 let program = Program::clone(program);
-                let restarts = self.restarts(program.restart);
+                let restarts = self.restarts(&program.restart);
                 let (worker, stop_timeout) = (&self.worker, self.stop_timeout);
                 let runner = ProgramRunner::new(program, worker, stop_timeout, guard.clone());
                 let runner = runner.with_events(self.events.clone());
@@ -199,7 +199,7 @@ impl Tools {
 
     /// Wraps a runner that starts no program.
     fn plain(&self, runner: Arc<dyn Runner>) -> Made {
-        let restarts = self.restarts(manifest::Restart::default());
+        let restarts = self.restarts(&manifest::Restart::default());
         Made { way: Way { runner, restarts }, program: None }
     }
 
@@ -212,9 +212,9 @@ impl Tools {
             .map_err(|error| failed("the guard cannot be set up", &error))
     }
 
-    fn restarts(&self, of: manifest::Restart) -> Restarts {
-        let manifest::Restart { limit, pause_max } = of;
-        Restarts { limit, pause_max, counter: self.restarts.clone() }
+    fn restarts(&self, of: &manifest::Restart) -> Restarts {
+        let manifest::Restart { limit, pause_max, success_codes: _, success_pause } = *of;
+        Restarts { limit, pause_max, success_pause, counter: self.restarts.clone() }
     }
 }
 
@@ -331,7 +331,7 @@ impl Jobs {
             let previous = self.previous.iter().filter(|(of, _)| of.as_ref() == name);
             let mut programs = programs.chain(previous.filter_map(|(_, it)| it.upgrade()));
             if let Some(program) = programs.find(|program| program.adjust(next)) {
-                return Ok(Made::of(program, self.tools.restarts(next.restart)));
+                return Ok(Made::of(program, self.tools.restarts(&next.restart)));
             }
         }
         let made = self.tools.made(&runner, &self.session, &mut self.guard);

@@ -6,7 +6,7 @@ mod job_files;
 mod liveness;
 mod secrets;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,8 @@ pub(crate) struct ProgramRunner {
     alive: watch::Sender<Option<Alive>>,
     /// The way to stop jobs, which may change while they run.
     stop: watch::Sender<manifest::Stop>,
+    /// The exit codes of a success, which may change while jobs run.
+    success_codes: watch::Sender<BTreeSet<i32>>,
     worker: String,
     stop_timeout: Duration,
     guard: Guard,
@@ -86,8 +88,20 @@ impl ProgramRunner {
         let ready = watch::Sender::new(program.ready.clone());
         let alive = watch::Sender::new(program.alive.clone());
         let stop = watch::Sender::new(program.stop.clone());
+        let success_codes = watch::Sender::new(program.restart.success_codes.clone());
         let (worker, events, files) = (worker.to_owned(), Events::default(), Arc::default());
-        Self { program, ready, alive, stop, worker, stop_timeout, guard, events, files }
+        Self {
+            program,
+            ready,
+            alive,
+            stop,
+            success_codes,
+            worker,
+            stop_timeout,
+            guard,
+            events,
+            files,
+        }
     }
 
     /// Makes the files of jobs in `files`.
@@ -112,7 +126,18 @@ impl ProgramRunner {
         replace(&self.ready, &next.ready);
         replace(&self.alive, &next.alive);
         replace(&self.stop, &next.stop);
+        replace(&self.success_codes, &next.restart.success_codes);
         true
+    }
+
+    /// Whether the end of a run is a success. Any other code than 0 is in the log.
+    fn is_success(&self, job: &Job, end: End) -> bool {
+        let codes = self.success_codes.borrow();
+        let is_success = matches!(end, End::Code(code) if codes.contains(&code));
+        if is_success && !end.is_success() {
+            tracing::info!(job = %job.name, "{end}, which restart.successCodes has");
+        }
+        is_success
     }
 
     /// Returns the time that a job has to stop now. The handover waits no longer.
@@ -383,7 +408,7 @@ impl Runner for ProgramRunner {
         match (late, end) {
             (_, Ok(_)) if is_outside => Outcome::Stopped,
             (Some(reason), _) | (None, Err(reason)) => Outcome::Failed(reason),
-            (None, Ok(end)) if end.is_success() => Outcome::Ended,
+            (None, Ok(end)) if self.is_success(job, end) => Outcome::Ended,
             (None, Ok(end)) => Outcome::Failed(failure(end, starved.as_deref())),
         }
     }

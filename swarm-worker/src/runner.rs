@@ -62,7 +62,7 @@ pub enum RunLogKeeper {
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It succeeded. A run-to-completion job is then done; any other job is restarted.
+    /// It succeeded. A run-to-completion job is then done; any other job begins again.
     Ended,
     /// It failed, for the reason given. The job is restarted.
     Failed(String),

@@ -195,6 +195,7 @@ impl WorkerState {
             | Event::Stopping { .. }
             | Event::Killed { .. }
             | Event::Restarting { .. }
+            | Event::Succeeded { .. }
             | Event::Failed { .. }
             | Event::Failing(_) => {
                 event.apply(&mut self.jobs);
@@ -221,6 +222,7 @@ impl Event {
             | Self::Ended { job }
             | Self::Version { job, .. }
             | Self::Restarting { job, .. }
+            | Self::Succeeded { job }
             | Self::Failed { job, .. } => Some(job),
             Self::Hello { .. } | Self::Jobs { .. } | Self::Failing(_) => None,
         }
@@ -258,6 +260,12 @@ impl Event {
             Self::Restarting { job, exit } => {
                 if let Some(now) = jobs.get_mut(job) {
                     now.ended(JobPhase::Restarting, exit);
+                }
+            }
+            Self::Succeeded { job } => {
+                if let Some(now) = jobs.get_mut(job) {
+                    now.enter(JobPhase::Waiting);
+                    (now.pid, now.since_unix_s) = (None, None);
                 }
             }
             Self::Failed { job, exit } => {

@@ -16,6 +16,8 @@ pub enum JobPhase {
     Stopping,
     /// It is being started, or has not passed its check of readiness.
     Starting,
+    /// Its last run succeeded, and the next one begins after a pause.
+    Waiting,
     /// It runs, without a check of readiness.
     #[default]
     Running,
@@ -24,12 +26,13 @@ pub enum JobPhase {
 }
 
 impl JobPhase {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Failed,
         Self::Restarting,
         Self::Stalled,
         Self::Stopping,
         Self::Starting,
+        Self::Waiting,
         Self::Running,
         Self::Ready,
     ];
@@ -43,6 +46,7 @@ impl JobPhase {
             Self::Stalled => "stalled",
             Self::Stopping => "stopping",
             Self::Starting => "starting",
+            Self::Waiting => "waiting",
             Self::Running => "running",
             Self::Ready => "ready",
         }

@@ -138,6 +138,16 @@ fn a_job_that_is_stopped_to_begin_again_keeps_its_process_until_the_next_start()
 }
 
 #[test]
+fn a_job_whose_run_succeeded_waits_and_has_no_more_restarts() {
+    let mut state = WorkerState::default();
+    state.learn(Event::Started { job: "a".into(), pid: Some(7), at_unix_s: Some(9) });
+    let line = r#"{"is":"succeeded","job":"a"}"#;
+    assert!(!state.learn(serde_json::from_str(line).unwrap()));
+    let expected = JobNow { phase: JobPhase::Waiting, ..JobNow::default() };
+    assert_eq!(state.jobs["a"], expected);
+}
+
+#[test]
 fn a_worker_state_counts_the_jobs_that_do_not_run_their_newest_version() {
     let mut state = WorkerState::default();
     let version = |job: usize, version| Event::Version { job: format!("job-{job}"), version };

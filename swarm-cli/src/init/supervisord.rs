@@ -5,6 +5,8 @@
 
 mod expand;
 
+use std::collections::BTreeSet;
+
 use configparser::ini::Ini;
 use serde_json::{Map, json};
 
@@ -16,9 +18,6 @@ const STOP_WAIT_S: u64 = 10;
 
 /// Maximum time to end that a draft writes: the lease of a worker is longer, and at most an hour.
 const STOP_WAIT_S_MAX: u64 = 3_000;
-
-/// Whether the spec has `successCodes` in `restart`. A comment has the line otherwise.
-const HAS_SUCCESS_CODES: bool = false;
 
 /// Settings that need no counterpart: a worker does the same.
 const SAME: [&str; 6] =
@@ -278,13 +277,9 @@ impl<'a> Program<'a> {
         }
         if let Some(text) = self.get("exitcodes") {
             let codes = text.split(',').map(|code| code.trim().parse::<u8>());
-            let codes: Result<Vec<_>, _> = codes.collect();
+            let codes: Result<BTreeSet<_>, _> = codes.collect();
             let codes = codes.map_err(|_| format!("exitcodes={text} is not a list of codes"))?;
-            if HAS_SUCCESS_CODES {
-                restart.insert("successCodes".to_owned(), json!(codes));
-            } else {
-                runner.comment(format!("restart: {}", json!({ "successCodes": codes })));
-            }
+            restart.insert("successCodes".to_owned(), json!(codes));
         }
         if !restart.is_empty() {
             runner.field("restart", restart.into());

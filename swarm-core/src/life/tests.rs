@@ -56,6 +56,20 @@ fn a_job_that_fails_again_on_another_worker_fails_since_its_first_end() {
 }
 
 #[test]
+fn a_success_ends_a_failure_and_counts_nothing() {
+    let mut all = lives(&[
+        (1_000, "w-0", News::Restarting(EXIT)),
+        (2_000, "w-0", News::Started),
+        (3_000, "w-0", News::Succeeded),
+    ]);
+    assert_eq!((all.failing(3_000).count(), all.well_in(3_000)), (0, None));
+    let life = all.of("a").unwrap();
+    assert_eq!((life.restarts, life.counts[&Cause::Crash]), (1, 1));
+    all.learn(4_000, &job("b"), "w-0", News::Succeeded);
+    assert!(all.of("b").is_none(), "a job without an event has no life");
+}
+
+#[test]
 fn the_time_of_a_run_ends_with_its_worker() {
     let mut all = lives(&[(0, "w-0", News::Restarting(EXIT)), (1_000, "w-0", News::Started)]);
     all.gone(2_000, "w-1");

@@ -47,6 +47,7 @@ impl Reports {
             }
             Event::Restarting { job, exit } => (job, News::Restarting(exit)),
             Event::Failed { job, exit } => (job, News::Failed(exit)),
+            Event::Succeeded { job } => (job, News::Succeeded),
             Event::Stalled { job, reason } => (job, News::Stalled(reason)),
             Event::Killed { job } => (job, News::Event(Cause::Killed, "")),
             Event::Hello { .. }
@@ -160,6 +161,7 @@ mod tests {
             ("granted", None, None, "starting"),
             ("granted", None, now(JobPhase::Running), "running"),
             ("everywhere", None, now(JobPhase::Stalled), "stalled"),
+            ("granted", None, now(JobPhase::Waiting), "waiting"),
             ("releasing", None, now(JobPhase::Ready), "stopping"),
             ("releasing", Some("suspended"), now(JobPhase::Running), "stopping"),
             ("free", Some("suspended"), None, "suspended"),

@@ -1,6 +1,6 @@
 //! The action of a worker for a job, in terms that need no Kubernetes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -100,17 +100,23 @@ pub enum Check {
 }
 
 /// The restarts of a job that ended by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restart {
     /// The number of restarts in a row; `None` means any number.
     pub limit: Option<u32>,
     /// The longest pause before a restart.
     pub pause_max: Duration,
+    /// The exit codes of a success.
+    pub success_codes: BTreeSet<i32>,
+    /// The least pause after a success; `None` if a success counts as a failure unless the job runs to
+    /// completion.
+    pub success_pause: Option<Duration>,
 }
 
 impl Default for Restart {
     fn default() -> Self {
-        Self { limit: None, pause_max: Duration::from_secs(30) }
+        let pause_max = Duration::from_secs(30);
+        Self { limit: None, pause_max, success_codes: [0].into(), success_pause: None }
     }
 }
 
@@ -448,7 +454,7 @@ pub(super) fn probe_of(
 }
 
 fn restart_of(spec: &RestartSpec) -> Result<Restart, SpecError> {
-    let RestartSpec { limit, max_pause, failover: _ } = spec;
+    let RestartSpec { limit, max_pause, success_codes, min_pause, failover: _ } = spec;
     let limit = limit.map(|limit| {
         u32::try_from(limit).map_err(|_| {
             wrong(&at("restart.limit"), format!("{limit} is not allowed; write 0 or more"))
@@ -456,7 +462,26 @@ fn restart_of(spec: &RestartSpec) -> Result<Restart, SpecError> {
     });
     let default = Restart::default().pause_max;
     let pause_max = longer_than_0(&at("restart.maxPause"), *max_pause, default)?;
-    Ok(Restart { limit: limit.transpose()?, pause_max })
+    let success_pause = longer_than_0(&at("restart.minPause"), *min_pause, pause_max)?;
+    let is_written = success_codes.is_some() || min_pause.is_some();
+    Ok(Restart {
+        limit: limit.transpose()?,
+        pause_max,
+        success_codes: success_codes_of(success_codes.as_deref())?,
+        success_pause: is_written.then_some(success_pause),
+    })
+}
+
+fn success_codes_of(codes: Option<&[i32]>) -> Result<BTreeSet<i32>, SpecError> {
+    let place = at("restart.successCodes");
+    let Some(codes) = codes else { return Ok(Restart::default().success_codes) };
+    match codes.iter().find(|code| !(0..=255).contains(*code)) {
+        Some(code) => Err(wrong(&place, format!("{code} cannot be an exit code; write 0 to 255"))),
+        None if codes.is_empty() => {
+            Err(wrong(&place, "it has no exit code; write one, or leave it out".to_owned()))
+        }
+        None => Ok(codes.iter().copied().collect()),
+    }
 }
 
 pub(super) fn longer_than_0(
@@ -507,7 +532,9 @@ mod tests {
         let arguments = vec![Template::literal("cat"), Template::parse("{job}").unwrap()];
         assert_eq!(program.command, arguments);
         assert_eq!((&program.working_dir, &program.ready, &program.alive), (&None, &None, &None));
-        let restart = Restart { limit: None, pause_max: Duration::from_secs(30) };
+        let pause_max = Duration::from_secs(30);
+        let restart =
+            Restart { limit: None, pause_max, success_codes: [0].into(), success_pause: None };
         assert_eq!(program.restart, restart);
     }
 
@@ -525,8 +552,31 @@ mod tests {
         let ready =
             Ready { check: Check::Probe(Probe::Http(http)), timeout: Runner::READY_TIMEOUT };
         assert_eq!(program.ready, Some(ready));
-        let restart = Restart { limit: Some(0), pause_max: Duration::from_secs(1) };
+        let pause_max = Duration::from_secs(1);
+        let restart = Restart { limit: Some(0), pause_max, ..Restart::default() };
         assert_eq!(program.restart, restart);
+    }
+
+    #[test]
+    fn a_success_is_no_failure_once_its_codes_or_its_pause_are_written() {
+        let restart =
+            |text: &str| match Runner::parse(&format!("{{command: [a], restart: {text}}}")) {
+                Ok(Runner::Command(program)) => program.restart,
+                other => panic!("{other:?}"),
+            };
+        let [second, half] = [1, 30].map(Duration::from_secs);
+        for (text, codes, pause) in [
+            ("{}", vec![0], None),
+            ("{maxPause: 1s}", vec![0], None),
+            ("{minPause: 1s}", vec![0], Some(second)),
+            ("{successCodes: [0, 1]}", vec![0, 1], Some(half)),
+            ("{successCodes: [75], maxPause: 1s}", vec![75], Some(second)),
+            ("{successCodes: [0], minPause: 30s, maxPause: 1s}", vec![0], Some(half)),
+        ] {
+            let Restart { success_codes, success_pause, .. } = restart(text);
+            let codes = codes.into_iter().collect();
+            assert_eq!((success_codes, success_pause), (codes, pause), "{text}");
+        }
     }
 
     #[test]
@@ -579,6 +629,12 @@ mod tests {
             ("{command: [a], ready: {http: 'ftp://a'}}", "field `ready.http` must match"),
             ("{command: [a], restart: {limit: -1}}", "field `restart.limit` has -1; write 0 to"),
             ("{command: [a], restart: {maxPause: 0s}}", "restart.maxPause: 0s is too short"),
+            ("{command: [a], restart: {minPause: 0s}}", "restart.minPause: 0s is too short"),
+            (
+                "{command: [a], restart: {successCodes: [256]}}",
+                "field `restart.successCodes[0]` has",
+            ),
+            ("{command: [a], restart: {successCodes: []}}", "field `restart.successCodes` has"),
             ("{command: a}", "field `command` must be a list, not a text; write [\"a\"]"),
             ("[command]", "write a map of fields"),
         ];

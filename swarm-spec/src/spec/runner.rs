@@ -229,6 +229,20 @@ pub struct RestartSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub max_pause: Option<Duration>,
+    /// Exit codes of a success: a `runOnce` job is done, and another job waits for
+    /// `minPause`. Default: `[0]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 256),
+        inner(range(min = 0, max = 255)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub success_codes: Option<Vec<i32>>,
+    /// Least pause after such an exit code, in which the job does not fail. Default: `maxPause` if
+    /// `successCodes` is written. Without both, a job that ends with 0 fails, unless it has `runOnce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
+    pub min_pause: Option<Duration>,
     /// Number of failures in a row on one worker after which the job moves to another worker with
     /// room, on which it has not failed within the last hour. Default: it never moves for this
     /// reason.

@@ -37,13 +37,16 @@ pub(crate) struct Restarts {
     pub(crate) limit: Option<u32>,
     /// The longest pause.
     pub(crate) pause_max: Duration,
+    /// The pause after a success; `None` if a job that always runs fails by ending.
+    pub(crate) success_pause: Option<Duration>,
     /// Counts the restarts of all jobs.
     pub(crate) counter: Counter,
 }
 
 impl Default for Restarts {
     fn default() -> Self {
-        Self { limit: None, pause_max: Duration::from_secs(30), counter: Counter::default() }
+        let (pause_max, counter) = (Duration::from_secs(30), Counter::default());
+        Self { limit: None, pause_max, success_pause: None, counter }
     }
 }
 
@@ -95,7 +98,7 @@ pub(crate) enum JobPhase {
     Queued,
     /// It runs.
     Running,
-    /// It ended by itself and will be restarted after a pause.
+    /// It ended by itself and begins again after a pause.
     Waiting,
     /// It ended by itself more often than the limit of restarts allows, and does not run.
     Failed,

@@ -126,6 +126,61 @@ async fn a_job_that_a_shutdown_stopped_is_neither_done_nor_failing_nor_restarted
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_succeeds_waits_without_failing_and_its_count_begins_again() {
+    let failed = || Outcome::Failed("it broke".into());
+    let ends = [failed(), Outcome::Ended, Outcome::Ended, failed(), Outcome::Ended];
+    let ends = Mutex::new(ends.into_iter().rev().collect());
+    let script = Arc::new(Script { ends, runs: AtomicU64::new(0) });
+    let pause = Duration::from_mins(2);
+    // Two failures in a row would be too many.
+    let restarts = Restarts { limit: Some(1), success_pause: Some(pause), ..Restarts::default() };
+    let runner = Arc::clone(&script) as Arc<dyn Runner>;
+    let mut supervisor = Supervisor::new(runner, None, restarts);
+    let mut failing = supervisor.failing();
+    supervisor.start(spec("a", 7));
+    timeout(DEADLINE, failing.wait_for(|it| it.count == 1)).await.unwrap().unwrap();
+    let waits = |report: &JobReport| report.phase == JobPhase::Waiting && report.is_up;
+    let before = tokio::time::Instant::now();
+    assert_eq!(until(&supervisor, waits).await.restarts, 1);
+    timeout(DEADLINE, failing.wait_for(|it| it.count == 0)).await.unwrap().unwrap();
+    let runs = || script.runs.load(Ordering::Relaxed);
+    while runs() < 6 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let took = before.elapsed().as_secs();
+    assert!((360..370).contains(&took), "{took} s");
+    let report = until(&supervisor, |report| report.phase == JobPhase::Running).await;
+    assert_eq!(report.restarts, 2, "only the failures count");
+    supervisor.stop(&JobName::new("a").unwrap());
+    event(&mut supervisor).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_runs_to_completion_is_done_at_its_success_whatever_the_pause() {
+    let script = Script { ends: Mutex::new(vec![Outcome::Ended]), runs: AtomicU64::new(0) };
+    let restarts = Restarts { success_pause: Some(Duration::from_secs(9)), ..Restarts::default() };
+    let mut supervisor = Supervisor::new(Arc::new(script), None, restarts);
+    supervisor.start(JobSpec { run_once: true, ..spec("a", 7) });
+    assert_eq!(event(&mut supervisor).await, Event::Finished(JobName::new("a").unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_pause_applies_to_a_job_that_waits_after_a_success() {
+    let script = Script { ends: Mutex::new(vec![Outcome::Ended]), runs: AtomicU64::new(0) };
+    let runner: Arc<dyn Runner> = Arc::new(script);
+    let restarts =
+        |secs| Restarts { success_pause: Some(Duration::from_secs(secs)), ..Restarts::default() };
+    let supervisor = Supervisor::new(Arc::clone(&runner), None, restarts(3_600));
+    supervisor.start(spec("a", 7));
+    until(&supervisor, |report| report.phase == JobPhase::Waiting).await;
+    let before = tokio::time::Instant::now();
+    supervisor.run_by(Ways::alike(runner, restarts(5)));
+    until(&supervisor, |report| report.phase == JobPhase::Running).await;
+    let took = before.elapsed().as_secs();
+    assert!((5..8).contains(&took), "{took} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_is_not_restarted_more_often_than_the_limit_and_can_still_be_stopped() {
     let (mut supervisor, script) = limited(&vec![Outcome::Failed("it broke".into()); 9], Some(2));
     supervisor.start(spec("a", 7));

@@ -272,6 +272,20 @@ fn the_log_shows_a_program_from_its_start_to_its_forced_end() {
     assert!(log(&dir).contains("a: up\n"));
 }
 
+#[test]
+fn an_exit_code_of_a_success_is_no_failure_of_a_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let restart = "{successCodes: [0, 1], minPause: 1h}";
+    let runner = format!("{{command: [sh, -c, 'exit 1'], restart: {restart}}}");
+    mount(&dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
+    let worker = Worker::start_alone(dir.path(), &[&format!("--runner={runner}")]);
+    wait_for_log(&dir, "succeeded; it begins again after a pause job=a pause_ms=3600000");
+    assert_in_order(&log(&dir), &["INFO ended with exit code 1, which restart.successCodes has"]);
+    worker.signal("TERM");
+    assert_eq!(worker.ended().code(), Some(0), "{}", log(&dir));
+    assert!(!log(&dir).contains("WARN"), "{}", log(&dir));
+}
+
 /// Longer than a plain worker ever waited for its jobs.
 #[test]
 fn the_end_of_a_plain_worker_grants_its_jobs_the_stop_timeout() {

@@ -113,8 +113,8 @@ fn stops_and_exit_codes_of_a_program_are_kept() {
     // The longest time is the time of all jobs, and the group of a program gets the signal if it asks.
     assert_eq!(stop("celery"), (Some(StopSignal::Int), Some(StopTo::Main), None));
     assert_eq!(stop("web-server"), (None, None, Some("10s".to_owned())));
-    let comments = between(&text, "celery:", "web-server:");
-    assert!(comments.contains(&"# restart: {\"successCodes\":[0,2]}"), "{text}");
+    let celery = manifest.runners.iter().find(|(name, _)| name.as_str() == "celery").unwrap().1;
+    assert_eq!(celery.restart.as_ref().unwrap().success_codes, Some(vec![0, 2]), "{text}");
 }
 
 #[test]

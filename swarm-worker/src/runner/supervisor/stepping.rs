@@ -94,7 +94,8 @@ impl Task {
     fn restart_by(&mut self, name: &JobName) {
         let Some(entry) = self.jobs.get_mut(name) else { return };
         let restarts = &self.ways.of(entry.job.runner.as_ref()).restarts;
-        let latest = Instant::now() + restarts.pause_max;
+        let now = Instant::now();
+        let (latest, held) = (now + restarts.pause_max, restarts.success_pause.map(|it| now + it));
         entry.pauses = pauses(restarts);
         match &mut entry.state {
             State::Failed if restarts.limit.is_none_or(|limit| entry.in_a_row < limit) => {
@@ -104,6 +105,11 @@ impl Task {
                 self.due.remove(&(*at, name.clone()));
                 *at = latest;
                 self.due.insert((latest, name.clone()));
+            }
+            State::Held(at) if held.is_some_and(|held| held < *at) => {
+                self.due.remove(&(*at, name.clone()));
+                *at = held.unwrap_or(*at);
+                self.due.insert((*at, name.clone()));
             }
             State::Queued
             | State::Running(_)

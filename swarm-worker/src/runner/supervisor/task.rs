@@ -97,7 +97,8 @@ pub(super) enum State {
     Queued,
     Running(Instant),
     Waiting(Instant),
-    /// Something other than the worker stopped it. It begins again at this time.
+    /// Its run was no failure, and another one begins at this time: it succeeded, or something other
+    /// than the worker stopped it.
     Held(Instant),
     /// It is no longer restarted.
     Failed,
@@ -335,6 +336,11 @@ impl Task {
                 self.forget(&name);
                 self.emit(Event::Finished(name));
             }
+            State::Running(_)
+                if outcome == Outcome::Ended && self.success_pause(&entry).is_some() =>
+            {
+                self.succeeded(&name, entry);
+            }
             State::Running(since) | State::Waiting(since) | State::Held(since) => {
                 if RAN_WELL <= since.elapsed() {
                     (entry.pauses, entry.in_a_row) = (self.pauses(&entry), 0);
@@ -353,15 +359,40 @@ impl Task {
             job = %name, pause_ms,
             "stopped by a signal to all processes; unless the worker ends, it begins again after a pause"
         );
-        self.has_changed = true;
-        let at = Instant::now() + HELD;
-        entry.state = State::Held(at);
-        self.due.insert((at, name.clone()));
-        self.edit(&name, |report| {
-            (report.phase, report.is_up) = (JobPhase::Waiting, false);
-        });
-        self.jobs.insert(name.clone(), entry);
+        entry.state = State::Held(Instant::now() + HELD);
+        self.rest(&name, entry, false);
         self.step(StepEvent::Held(name));
+    }
+
+    /// Schedules the next run of a job whose run succeeded.
+    fn succeeded(&mut self, name: &JobName, mut entry: Entry) {
+        let pause = self.success_pause(&entry).unwrap_or_default();
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(job = %name, pause_ms, "succeeded; it begins again after a pause");
+        (entry.pauses, entry.in_a_row) = (self.pauses(&entry), 0);
+        self.failures.forget(name);
+        self.outlets.sink.emit(JobEvent::Succeeded { job: name.to_string() });
+        entry.state = State::Held(Instant::now() + pause);
+        // It has done its work, so nothing waits for it.
+        self.rest(name, entry, true);
+        for event in [StepEvent::Up, StepEvent::RanWell, StepEvent::Held] {
+            self.step(event(name.clone()));
+        }
+    }
+
+    /// Keeps a job that is held until its next run.
+    fn rest(&mut self, name: &JobName, entry: Entry, is_up: bool) {
+        self.has_changed = true;
+        if let State::Held(at) = entry.state {
+            self.due.insert((at, name.clone()));
+        }
+        self.edit(name, |report| (report.phase, report.is_up) = (JobPhase::Waiting, is_up));
+        self.jobs.insert(name.clone(), entry);
+    }
+
+    /// Returns the pause of a job after a success; `None` if that counts as a failure.
+    fn success_pause(&self, entry: &Entry) -> Option<Duration> {
+        self.ways.of(entry.job.runner.as_ref()).restarts.success_pause
     }
 
     /// Schedules the next run of a job that ended by itself, unless it reached the limit of

@@ -32,8 +32,10 @@ impl Way {
 
     /// Returns whether both restart jobs alike.
     pub(super) fn restarts_as(&self, other: &Self) -> bool {
-        let Restarts { limit, pause_max, counter: _ } = self.restarts;
-        (limit, pause_max) == (other.restarts.limit, other.restarts.pause_max)
+        let of = |Restarts { limit, pause_max, success_pause, counter: _ }: &Restarts| {
+            (*limit, *pause_max, *success_pause)
+        };
+        of(&self.restarts) == of(&other.restarts)
     }
 }
 

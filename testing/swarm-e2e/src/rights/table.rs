@@ -620,6 +620,20 @@ pub const LINES: &[Line] = &[
         r#"{"worker": {"runner": {"command": ["sleep", "1"], "restart": {"maxPause": "9s"}}}}"#,
     ),
     Line::new(
+        "worker.runner.restart.successCodes",
+        Run,
+        Make,
+        Full,
+        r#"{"worker": {"runner": {"command": ["sleep", "1"], "restart": {"successCodes": [0, 1]}}}}"#,
+    ),
+    Line::new(
+        "worker.runner.restart.minPause",
+        Run,
+        Make,
+        Full,
+        r#"{"worker": {"runner": {"command": ["sleep", "1"], "restart": {"minPause": "9s"}}}}"#,
+    ),
+    Line::new(
         "worker.runner.restart.failover",
         Run,
         Make,
@@ -891,6 +905,20 @@ pub const LINES: &[Line] = &[
         Make,
         Full,
         r#"{"worker": {"runners": {"x": {"command": ["sleep", "1"], "restart": {"maxPause": "9s"}}}}}"#,
+    ),
+    Line::new(
+        "worker.runners.NAME.restart.successCodes",
+        Run,
+        Make,
+        Full,
+        r#"{"worker": {"runners": {"x": {"command": ["sleep", "1"], "restart": {"successCodes": [0, 1]}}}}}"#,
+    ),
+    Line::new(
+        "worker.runners.NAME.restart.minPause",
+        Run,
+        Make,
+        Full,
+        r#"{"worker": {"runners": {"x": {"command": ["sleep", "1"], "restart": {"minPause": "9s"}}}}}"#,
     ),
     Line::new(
         "worker.runners.NAME.restart.failover",
