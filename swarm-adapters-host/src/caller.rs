@@ -156,6 +156,21 @@ pub fn limit_open_files(soft: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum })?)
 }
 
+/// Checks that a process may have this soft limit of open files.
+///
+/// # Errors
+///
+/// A sentence for a person, if the limit is above the hard limit of this process.
+pub fn check_open_files(soft: u64) -> Result<(), String> {
+    match getrlimit(Resource::Nofile).maximum.filter(|hard| *hard < soft) {
+        None => Ok(()),
+        Some(hard) => Err(format!(
+            "{soft} is above the hard limit of open files here, which is {hard}; write {hard} or \
+             less, or raise that limit (ulimit -Hn, LimitNOFILE)"
+        )),
+    }
+}
+
 /// Checks that `/proc` shows the processes of this PID namespace. It may hide the processes of
 /// other users (`hidepid`).
 ///

@@ -81,6 +81,9 @@ pub enum GuardStep {
         /// The soft limit of open files that the program gets
         #[arg(long, value_name = "N")]
         open_files: Option<u64>,
+        /// The niceness that the program gets
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        nice: Option<i32>,
         /// The control group that the program is in
         #[arg(long, value_name = "DIR")]
         group: Option<PathBuf>,

@@ -124,8 +124,9 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 fn guarded(args: GuardArgs) -> Result<(), Failure> {
     match args.step {
         None => guard::serve().map_err(|error| failed(&error)),
-        Some(GuardStep::Exec { guard, open_files, group, argv }) => {
-            Err(failed(&guard::exec(guard, open_files, group.as_deref(), &argv)))
+        Some(GuardStep::Exec { guard, open_files, nice, group, argv }) => {
+            let limits = guard::Limits { nice, open_files };
+            Err(failed(&guard::exec(guard, limits, group.as_deref(), &argv)))
         }
     }
 }

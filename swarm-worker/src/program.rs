@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::guard::{AwaitedLine, End, Ended, Guard, Start, Stop, StopWay};
+use crate::guard::{AwaitedLine, End, Ended, Guard, Limits, Start, Stop, StopWay};
 use crate::runner::{self, Job, Outcome, Readiness, RunLogKeeper, Runner};
 
 pub(crate) use job_files::JobFiles;
@@ -240,7 +240,8 @@ impl ProgramRunner {
 
     /// Fills in the placeholders of a job. `params` has its secrets, too.
     fn filled(&self, job: &Job, params: &BTreeMap<String, String>) -> Result<Filled, String> {
-        let Program { command, working_dir, env, inherit_env, .. } = &self.program;
+        let Program { command, working_dir, env, inherit_env, nice, open_files, .. } =
+            &self.program;
         let files = self.files_of(job)?;
         let place = files.as_deref().unwrap_or_default();
         let fill = |template: &Template| self.fill(job, place, template);
@@ -273,6 +274,7 @@ impl ProgramRunner {
             dir: working_dir.clone(),
             grace: self.grace(),
             line,
+            limits: Limits { nice: *nice, open_files: *open_files },
         };
         Ok(Filled { start, check, files })
     }

@@ -1,6 +1,7 @@
 //! The action of a worker for a job, in terms that need no Kubernetes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,6 +61,10 @@ pub struct Program {
     pub stop: Stop,
     /// The restarts of a program that ended by itself.
     pub restart: Restart,
+    /// Its niceness; `None` means the worker's own.
+    pub nice: Option<i32>,
+    /// Its soft limit of open files; `None` means the limit that the worker was started with.
+    pub open_files: Option<u64>,
 }
 
 /// The readiness check of a program.
@@ -156,6 +161,8 @@ impl Runner {
             alive,
             stop,
             restart,
+            nice,
+            open_files,
         } = spec;
         exactly_one(
             "",
@@ -171,10 +178,13 @@ impl Runner {
             alive.is_some(),
             stop.is_some(),
             restart.is_some(),
+            nice.is_some(),
+            open_files.is_some(),
         ];
         if command.is_none() && rest.contains(&true) {
             let reason = "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`, `ready`, \
-                          `alive`, `stop` and `restart` belong to a command; write `command` as well";
+                          `alive`, `stop`, `restart`, `nice` and `openFiles` belong to a command; \
+                          write `command` as well";
             return Err(wrong("", reason.to_owned()));
         }
         if let Some(PingRunnerSpec { interval, timeout }) = ping {
@@ -203,6 +213,9 @@ impl Runner {
             alive: alive.as_ref().map(Alive::read).transpose()?,
             stop: stop.as_ref().map(stop_of).transpose()?.unwrap_or_default(),
             restart: restart.as_ref().map_or_else(|| Ok(Restart::default()), restart_of)?,
+            nice: within("nice", *nice, -20..=19)?,
+            open_files: within("openFiles", *open_files, 1..=i32::MAX)?
+                .and_then(|it| u64::try_from(it).ok()),
         };
         if serde_json::to_vec(spec).map_or(usize::MAX, |json| json.len()) > BYTES_MAX {
             return Err(wrong("", format!("it has more than {BYTES_MAX} bytes; write less")));
@@ -306,6 +319,8 @@ impl Program {
             alive: _,
             stop: _,
             restart: _,
+            nice,
+            open_files,
         } = self;
         *command == other.command
             && *working_dir == other.working_dir
@@ -314,6 +329,7 @@ impl Program {
             && secret_params.len() == other.secret_params.len()
             && secret_params.iter().zip(&other.secret_params).all(|(a, b)| a.is_read_as(b))
             && *files == other.files
+            && (*nice, *open_files) == (other.nice, other.open_files)
     }
 
     /// Refuses secrets in arguments, which other users of a machine can read.
@@ -472,6 +488,22 @@ fn restart_of(spec: &RestartSpec) -> Result<Restart, SpecError> {
     })
 }
 
+/// Refuses a number outside of its bounds.
+fn within(
+    field: &str,
+    given: Option<i32>,
+    bounds: RangeInclusive<i32>,
+) -> Result<Option<i32>, SpecError> {
+    match given.filter(|number| !bounds.contains(number)) {
+        None => Ok(given),
+        Some(number) => {
+            let (least, most) = bounds.into_inner();
+            let reason = format!("{number} is not allowed; write {least} to {most}");
+            Err(wrong(&at(field), reason))
+        }
+    }
+}
+
 fn success_codes_of(codes: Option<&[i32]>) -> Result<BTreeSet<i32>, SpecError> {
     let place = at("restart.successCodes");
     let Some(codes) = codes else { return Ok(Restart::default().success_codes) };
@@ -519,6 +551,8 @@ mod tests {
             "{command: [cat, '{job}'], env: {A: y}}",
             "{command: [cat, '{job}'], env: {A: x}, workingDir: /tmp}",
             "{command: [cat, '{job}'], env: {A: x}, inheritEnv: [B]}",
+            "{command: [cat, '{job}'], env: {A: x}, nice: 10}",
+            "{command: [cat, '{job}'], env: {A: x}, openFiles: 99}",
         ] {
             assert!(!before.starts_as(&program(other)), "{other}");
         }
@@ -634,6 +668,9 @@ mod tests {
                 "{command: [a], restart: {successCodes: [256]}}",
                 "field `restart.successCodes[0]` has",
             ),
+            ("{command: [a], nice: 20}", "field `nice` has 20; write"),
+            ("{command: [a], openFiles: 0}", "field `openFiles` has 0; write"),
+            ("{log: {}, nice: 1}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`"),
             ("{command: [a], restart: {successCodes: []}}", "field `restart.successCodes` has"),
             ("{command: a}", "field `command` must be a list, not a text; write [\"a\"]"),
             ("[command]", "write a map of fields"),

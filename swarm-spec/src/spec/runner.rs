@@ -25,9 +25,9 @@ pub(crate) const WORD_MAX: usize = 4_096;
     Rule::new(
         "has(self.command) || !(has(self.workingDir) || has(self.env) || has(self.inheritEnv) || \
          has(self.paramsFrom) || has(self.files) || has(self.ready) || has(self.alive) || \
-         has(self.stop) || has(self.restart))",
-        "workingDir, env, inheritEnv, paramsFrom, files, ready, alive, stop and restart belong to \
-         a command; write command as well"
+         has(self.stop) || has(self.restart) || has(self.nice) || has(self.openFiles))",
+        "workingDir, env, inheritEnv, paramsFrom, files, ready, alive, stop, restart, nice and \
+         openFiles belong to a command; write command as well"
     ),
 ]))]
 pub struct RunnerSpec {
@@ -111,6 +111,17 @@ pub struct RunnerSpec {
     /// Restarts of `command` after it ends by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartSpec>,
+    /// Niceness of `command`: 19 is the lowest priority, and -20 the highest. A value below the
+    /// worker's own needs the right `CAP_SYS_NICE`; without it the job keeps the worker's, with a
+    /// warning. Default: the worker's niceness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -20, max = 19))]
+    pub nice: Option<i32>,
+    /// Number of files that a process of `command` may have open (the soft limit), at most the hard
+    /// limit of its worker. Default: the limit that the worker was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub open_files: Option<i32>,
 }
 
 impl RunnerSpec {

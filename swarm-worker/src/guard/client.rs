@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::keeper::{Ask, Keeper};
-use super::protocol::{End, OutputFormat, StopWay};
+use super::protocol::{End, Limits, OutputFormat, StopWay};
 
 /// The program of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub(crate) struct Start {
     pub(crate) grace: Duration,
     /// A text that its output is searched for.
     pub(crate) line: Option<AwaitedLine>,
+    /// The limits of its processes.
+    pub(crate) limits: Limits,
 }
 
 /// The stop of a job.

@@ -158,13 +158,22 @@ impl Keeper {
                 self.request(&Request::Deadline { boottime_ns });
             }
         }
-        let Start { job, token, argv, env, inherit, dir, grace, line } = start;
+        let Start { job, token, argv, env, inherit, dir, grace, line, limits } = start;
         let name = job.to_string();
         let (line, seen) = line.map(|AwaitedLine { text, seen }| (text, seen)).unzip();
         let (is_stopping, group, probe, quiet) = (false, None, None, None);
         let (number, grace_ms) = (token.0, millis(grace));
-        let request =
-            Request::Start { job: name, token: number, argv, env, inherit, grace_ms, dir, line };
+        let request = Request::Start {
+            job: name,
+            token: number,
+            argv,
+            env,
+            inherit,
+            grace_ms,
+            dir,
+            line,
+            limits,
+        };
         let line = match request.line() {
             Ok(line) => line,
             Err(reason) => {
@@ -452,7 +461,7 @@ async fn read(stdout: ChildStdout, replies: mpsc::Sender<Reply>) {
 #[cfg(test)]
 mod tests {
     use super::super::client::Guard;
-    use super::super::protocol::OutputFormat;
+    use super::super::protocol::{Limits, OutputFormat};
     use super::*;
 
     #[tokio::test]
@@ -481,6 +490,7 @@ mod tests {
                 dir: None,
                 grace: Duration::ZERO,
                 line: None,
+                limits: Limits::default(),
             };
             let stop = tokio_util::sync::CancellationToken::new();
             let ended = guard.run(start, stop, Stop::default).await;

@@ -11,7 +11,8 @@ use rustix::process::{Pid, getpid};
 use swarm_adapters_host::caller;
 use swarm_adapters_host::runtime::refused;
 
-use super::needs;
+use super::protocol::Limits;
+use super::{needs, nice};
 use crate::job_groups::JobGroup;
 use crate::sweep;
 
@@ -44,6 +45,8 @@ pub(super) struct Surroundings {
     pub(super) env: BTreeMap<String, String>,
     /// Names of further variables, which come from the guard's own environment.
     pub(super) inherit: Vec<String>,
+    /// The limits of its processes.
+    pub(super) limits: Limits,
 }
 
 impl Surroundings {
@@ -66,8 +69,10 @@ impl Surroundings {
         // The process requests its parent-death signal, and then becomes the program.
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         arguments.extend(["exec".into(), getpid().as_raw_pid().to_string().into()]);
-        arguments
-            .extend(caller::open_files_of_jobs().map(|it| format!("--open-files={it}").into()));
+        let Limits { nice, open_files } = self.limits;
+        let open_files = open_files.or_else(caller::open_files_of_jobs);
+        arguments.extend(open_files.map(|it| format!("--open-files={it}").into()));
+        arguments.extend(nice.map(|it| format!("--nice={it}").into()));
         if let Some(group) = group {
             arguments.extend(["--group".into(), group.path().into()]);
         }
@@ -96,15 +101,27 @@ impl Surroundings {
             || self.inherit.iter().any(|it| it == name)
     }
 
-    /// Returns a sentence about a program that gets other rights than this user has.
-    pub(super) fn warning(&self, argv: &[String]) -> Option<String> {
-        needs::other_rights(argv.first()?, self.dir.as_deref(), &self.path())
+    /// Returns sentences about a program that gets other rights than this user has, and about a
+    /// niceness that the program does not get. The kernel ends a control group with
+    /// processes of any rights.
+    pub(super) fn warning(&self, argv: &[String], has_group: bool) -> Option<String> {
+        let program = argv.first().map(String::as_str).unwrap_or_default();
+        let rights = || needs::other_rights(program, self.dir.as_deref(), &self.path());
+        let rights = if has_group { None } else { rights() };
+        let nice = self.limits.nice.and_then(nice::refused);
+        match (rights, nice) {
+            (Some(rights), Some(nice)) => Some(format!("{rights}; {nice}")),
+            (rights, nice) => rights.or(nice),
+        }
     }
 
     /// Checks whether the program exists, as well as that is possible without a start.
     fn can_be_run(&self, program: &str) -> Result<(), String> {
         if let Some(dir) = self.dir.as_deref().filter(|dir| !dir.is_dir()) {
             return Err(format!("the directory {} does not exist", dir.display()));
+        }
+        if let Some(Err(reason)) = self.limits.open_files.map(caller::check_open_files) {
+            return Err(format!("openFiles: {reason}"));
         }
         needs::check(program, self.dir.as_deref(), &self.path())
     }

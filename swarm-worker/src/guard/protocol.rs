@@ -73,6 +73,9 @@ pub(crate) enum Request {
         /// The awaited text. The first line of output that contains it is reported as `seen`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         line: Option<String>,
+        /// The limits of its processes.
+        #[serde(default)]
+        limits: Limits,
     },
     /// Run a program next to a job: one of the job's processes, with the same directory and
     /// environment. The answer is `probed`, or none if the job does not run.
@@ -129,6 +132,17 @@ impl Request {
             LINE_BYTES_MAX >> 10
         ))
     }
+}
+
+/// The limits of the processes of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    /// The niceness; `None` means the guard's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nice: Option<i32>,
+    /// The soft limit of open files; `None` means the limit that the worker was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) open_files: Option<u64>,
 }
 
 /// The way in which a job is asked to end. By default all its processes get SIGTERM.

@@ -192,9 +192,9 @@ impl Serving {
                 }
                 (self.worker, self.session) = (worker, session);
             }
-            Request::Start { job, token, argv, env, inherit, grace_ms, dir, line } => {
+            Request::Start { job, token, argv, env, inherit, grace_ms, dir, line, limits } => {
                 let (token, grace) = (Token(token), Duration::from_millis(grace_ms));
-                let surroundings = Surroundings { dir, env, inherit };
+                let surroundings = Surroundings { dir, env, inherit, limits };
                 let start = Start { job: job.clone(), token, argv, surroundings, grace, line };
                 match self.start(start) {
                     Ok((pid, warning)) => {

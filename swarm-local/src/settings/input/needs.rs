@@ -6,6 +6,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
+use swarm_adapters_host::caller;
 use swarm_core::RunnerName;
 use swarm_spec::error::SpecError;
 use swarm_spec::manifest::{ManifestError, Program, Runner, SecretParam, param_variable};
@@ -38,7 +39,10 @@ pub(super) fn check(swarm: &str, written: &Written<'_>) -> Result<(), ManifestEr
 
 /// Returns the field that needs something that is missing, and a sentence.
 fn missing(program: &Program) -> Option<(&'static str, String)> {
-    let Program { working_dir, secret_params, .. } = program;
+    let Program { working_dir, secret_params, open_files, .. } = program;
+    if let Some(Err(reason)) = open_files.map(caller::check_open_files) {
+        return Some(("openFiles", reason));
+    }
     if let Some(reason) = working_dir.as_deref().and_then(unusable) {
         return Some(("workingDir", reason));
     }

@@ -57,8 +57,7 @@ impl Serving {
         // Without a group, a job has the first line of defence.
         let group = self.groups.as_ref().and_then(|groups| groups.create(&self.operator).ok());
         let leader = surroundings.start(&argv, None, group.as_ref(), output)?;
-        // The kernel ends a control group whatever its processes have become.
-        let warning = if group.is_none() { surroundings.warning(&argv) } else { None };
+        let warning = surroundings.warning(&argv, group.is_some());
         self.outbox.record(&name, token, RunEvent::Start);
         self.target.begin(&name, token, leader);
         let tail = Tail::default();

@@ -215,6 +215,33 @@ fn a_job_starts_with_default_signals_and_the_limit_of_the_caller_whatever_that_h
     guard.end();
 }
 
+/// Starts a shell that prints its niceness and its soft limit of open files, with these limits.
+fn limited(guard: &mut Line, limits: &str) -> String {
+    let script = "cut -d' ' -f19 /proc/self/stat; ulimit -Sn; exec sleep 600";
+    guard.send(&format!(
+        r#"{{"do":"start","job":"j","token":7,"argv":["sh","-c","{script}"],"env":{{}},"grace_ms":0,"limits":{limits}}}"#
+    ));
+    guard.reply()
+}
+
+#[test]
+fn a_job_has_the_niceness_and_the_limit_of_open_files_of_its_runner() {
+    let mut guard = Line::start("limits");
+    let reply = limited(&mut guard, r#"{"nice":19,"open_files":77}"#);
+    assert!(reply.starts_with(r#"{"is":"started""#) && !reply.contains("warning"), "{reply}");
+    guard.until_log_has("j: 19\nj: 77\n");
+    guard.end();
+}
+
+#[test]
+fn more_open_files_than_the_hard_limit_are_refused() {
+    let mut guard = Line::start_from_shell("refused", "ulimit -n 200");
+    let reply = limited(&mut guard, r#"{"open_files":201}"#);
+    let reason = "openFiles: 201 is above the hard limit of open files here, which is 200; write";
+    assert!(reply.contains(r#""is":"refused""#) && reply.contains(reason), "{reply}");
+    guard.end();
+}
+
 #[test]
 fn a_guard_locks_with_its_worker_and_a_successor_waits_for_both() {
     let lock = tempfile::NamedTempFile::new().unwrap();
