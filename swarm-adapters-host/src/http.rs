@@ -163,12 +163,15 @@ pub enum Readiness {
     NotYet,
     /// The operator knows its state.
     Ready,
+    /// The operator lacks a right that it needs for every pool. Each line is one.
+    Lacks(String),
     /// The operator knows its state, and its pool is not healthy. Each line is a problem.
     Unhealthy(String),
 }
 
 /// Builds the endpoints of an operator. `/healthz` is 503 while `alive` returns a problem, and then
-/// has the problem. `/readyz` is 503 until the operator is `ready`, and while its pool is not healthy.
+/// has the problem. `/readyz` is 503 until the operator is `ready`, and while it lacks a right or its pool is
+/// not healthy.
 /// `/metrics` has the metrics.
 pub fn operator_router(
     ready: watch::Receiver<Readiness>,
@@ -188,7 +191,9 @@ pub fn operator_router(
         match &*ready.borrow() {
             Readiness::NotYet => (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n".to_owned()),
             Readiness::Ready => (StatusCode::OK, "ok\n".to_owned()),
-            Readiness::Unhealthy(lines) => (StatusCode::SERVICE_UNAVAILABLE, format!("{lines}\n")),
+            Readiness::Lacks(lines) | Readiness::Unhealthy(lines) => {
+                (StatusCode::SERVICE_UNAVAILABLE, format!("{lines}\n"))
+            }
         }
     };
     Endpoints::default()

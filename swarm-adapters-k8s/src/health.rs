@@ -4,6 +4,8 @@
 //! end. Neither waits for the API server. A failed watch is only one more event of the loop, and
 //! every request of a turn ends after ten seconds. So an operator that fails this check hangs, and
 //! only a restart helps. An operator without an API server passes the check.
+//!
+//! It also knows the watches that the API server refuses, for `/readyz` and the Lease of a replica.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,8 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::watch::refused::RefusedWatches;
 
 /// The interval between the beats of a controller.
 const BEAT: Duration = Duration::from_secs(5);
@@ -35,6 +39,7 @@ struct State {
     begun: u64,
     /// The time of the last request for `/healthz`.
     probed: Option<Instant>,
+    refused: RefusedWatches,
 }
 
 /// The load of this process.
@@ -79,6 +84,12 @@ impl Health {
     pub fn probe(&self) -> Result<(), String> {
         self.state().probed = Some(Instant::now());
         self.check()
+    }
+
+    /// The watches that the API server refuses to this process.
+    #[must_use]
+    pub fn refused(&self) -> RefusedWatches {
+        self.state().refused.clone()
     }
 
     pub(crate) fn load(&self) -> Load {

@@ -54,7 +54,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let Probes { metrics, health, ready } = probes;
-    let (scope, rollbacks) = (sharing.scope.clone(), Rollbacks::default());
+    let (scope, rollbacks) = (sharing.scope.clone(), Rollbacks::noting(health.refused()));
     let (caches, mut changes) = crate::watches::begin(&sharing, clients.watching(), &rollbacks);
     let swarms = caches.swarms.store.clone();
     let watched = Watched { caches, seen: SeenSessions::default(), filled: ready };

@@ -331,6 +331,7 @@ impl Replica {
                 "turnsPerSecond": (load.begun - count).saturating_mul(1_000) / milliseconds,
                 "secondsSinceProbe": load.probed.map(|at| at.elapsed().as_secs()),
                 "isHealthy": health.check().is_ok(),
+                "refusedWatches": health.refused().lines(),
             });
             if let Value::Object(status) = status { status } else { Map::new() }
         });

@@ -20,6 +20,7 @@ use swarm_adapters_k8s::run::{self, Background, Options, Probes};
 use swarm_adapters_k8s::scope::Scope;
 use swarm_adapters_k8s::sharing::types::DEFAULT_TYPE;
 use swarm_adapters_k8s::sharing::{Replica, Sharing};
+use swarm_adapters_k8s::watch::refused::RefusedWatches;
 use swarm_client::client;
 use swarm_worker::{LogFormat, log_filter};
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,6 +33,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Maximum time for releasing all Swarms before the process ends. The Lease is valid for that long.
 const LEAVES_WITHIN: Duration = Duration::from_secs(9);
+
+/// The time between two looks at the rights of this operator.
+const RIGHTS_LOOK: Duration = Duration::from_secs(1);
 
 /// Arguments of `swarm-operator run`.
 #[derive(Debug, clap::Args)]
@@ -180,7 +184,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             ("a controller", Ok(()))
         });
     }
-    let announced = announce(all_ready, ready, shutdown.clone());
+    let announced = announce(all_ready, health.refused(), ready, shutdown.clone());
     tasks.spawn(async move {
         announced.await;
         ("the readiness", Ok(()))
@@ -242,21 +246,40 @@ async fn until_stopped(
     Ok(())
 }
 
-/// Reports the operator as ready once all its controllers are ready. Runs until `shutdown`.
+/// Reports the operator as ready once all its controllers are ready, and while it has the rights that
+/// every pool needs. Runs until `shutdown`.
 async fn announce(
     all: Vec<watch::Receiver<bool>>,
+    refused: RefusedWatches,
     ready: watch::Sender<Readiness>,
     shutdown: CancellationToken,
 ) {
-    let all_ready = async {
+    let mut are_ready = std::pin::pin!(async {
         for mut one in all {
             // A controller that has ended ends the process, too.
             let _ = one.wait_for(|is_ready| *is_ready).await;
         }
-        ready.send_replace(Readiness::Ready);
+    });
+    let mut looks = tokio::time::interval(RIGHTS_LOOK);
+    let mut state = Readiness::NotYet;
+    let announced = async {
+        loop {
+            tokio::select! {
+                () = &mut are_ready, if state == Readiness::NotYet => state = Readiness::Ready,
+                _ = looks.tick() => {}
+            }
+            let now = refused.needs().map_or_else(|| state.clone(), Readiness::Lacks);
+            ready.send_if_modified(|before| {
+                let is_news = *before != now;
+                if is_news && let Readiness::Lacks(lines) = &now {
+                    tracing::error!(lines, "this operator lacks rights");
+                }
+                *before = now;
+                is_news
+            });
+        }
     };
-    shutdown.run_until_cancelled(all_ready).await;
-    shutdown.cancelled().await;
+    shutdown.run_until_cancelled(announced).await;
 }
 
 /// Parses the name of an image. Only the kubelet can check that the image exists.
@@ -357,6 +380,20 @@ mod tests {
         assert!(panicked.contains("a bug"), "{panicked}");
         shutdown.cancel();
         assert_eq!(outcome(async { Ok(()) }, &shutdown).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn readiness_waits_for_all_controllers_and_depends_on_no_pool() {
+        let (one, is_one) = watch::channel(false);
+        let (ready, mut is_ready) = watch::channel(Readiness::NotYet);
+        let shutdown = CancellationToken::new();
+        let refused = RefusedWatches::default();
+        let announced = tokio::spawn(announce(vec![is_one], refused, ready, shutdown.clone()));
+        assert_eq!(*is_ready.borrow(), Readiness::NotYet);
+        one.send_replace(true);
+        is_ready.wait_for(|it| *it == Readiness::Ready).await.unwrap();
+        shutdown.cancel();
+        announced.await.unwrap();
     }
 
     #[test]

@@ -327,7 +327,7 @@ async fn operator(proxy: &Proxy, namespace: &str) -> Result<Finding, String> {
     let path = paths::operators(namespace);
     let (deployments, leases) =
         tokio::join!(proxy.list::<Value>(&path), Operators::of_namespace(proxy, namespace));
-    let silence = leases.silence(proxy.now());
+    let (silence, refused) = (leases.silence(proxy.now()), leases.refused(proxy.now()));
     finding(part, deployments, |deployments| {
         let deployments = deployments.unwrap_or_default();
         let Some(deployment) = deployments.first() else {
@@ -347,8 +347,17 @@ async fn operator(proxy: &Proxy, namespace: &str) -> Result<Finding, String> {
         let image = image.and_then(Value::as_str).unwrap_or_default();
         let rollout = if updated < wanted { "; a rollout is under way" } else { "" };
         let count = format!("{ready} of {wanted} replicas ready, image {image}{rollout}");
-        judge_operators(&count, wanted, ready, silence, namespace)
+        match judge_rights(&refused) {
+            Some(sentence) => (Outcome::Wrong, format!("{count}; {sentence}")),
+            None => judge_operators(&count, wanted, ready, silence, namespace),
+        }
     })
+}
+
+/// Names the rights that replicas lack by their own account; `None` if they lack none.
+fn judge_rights(refused: &BTreeSet<String>) -> Option<String> {
+    let lines: Vec<_> = refused.iter().map(String::as_str).collect();
+    (!lines.is_empty()).then(|| format!("a replica {}", lines.join("; it ")))
 }
 
 /// Judges how many replicas are ready, and whether one of them renews its Lease.
@@ -420,6 +429,15 @@ mod tests {
         let (outcome, silent) = judged(2, 2, Some(silence));
         assert_eq!(outcome, Outcome::Wrong);
         assert!(silent.contains("NoOperator: "), "{silent}");
+    }
+
+    #[test]
+    fn rights_that_a_replica_lacks_are_named() {
+        assert_eq!(judge_rights(&BTreeSet::new()), None);
+        let refused = ["may not list pods: add it", "may not watch swarms: add it"];
+        let sentence = judge_rights(&refused.map(str::to_owned).into());
+        let expected = "a replica may not list pods: add it; it may not watch swarms: add it";
+        assert_eq!(sentence.as_deref(), Some(expected));
     }
 
     #[test]

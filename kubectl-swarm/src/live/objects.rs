@@ -24,6 +24,12 @@ const PART_BYTES_MAX: u64 = 1_200_000;
 /// Maximum number of failing jobs of a worker that are shown.
 const FAILING_MAX: usize = 3;
 
+/// The annotation with the state of an operator.
+const OPERATOR_STATUS: &str = "replicas.k8slab.info/status";
+/// Maximum number of lines of an operator that are shown, and of characters of each.
+const REFUSED_MAX: usize = 10;
+const REFUSED_CHARS_MAX: usize = 300;
+
 /// The annotation with the acknowledgement of a session.
 const ACK: &str = "swarm.k8slab.info/ack";
 /// The annotation with the failing jobs of a session.
@@ -452,6 +458,17 @@ impl OperatorLease {
     /// Returns the time of the last renewal, by the clock of the operator.
     pub(super) fn renewed(&self) -> Option<Timestamp> {
         self.spec.renew_time
+    }
+
+    /// Returns the lines of an operator about the rights that it lacks. Any user who may write the Lease
+    /// writes them, so they are printable and few.
+    pub(super) fn refused(&self) -> Vec<String> {
+        let status = self.metadata.annotations.get(OPERATOR_STATUS);
+        let said: Value =
+            status.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let lines = said["refusedWatches"].as_array().into_iter().flatten();
+        let lines = lines.filter_map(Value::as_str).take(REFUSED_MAX);
+        lines.map(|line| line.escape_debug().take(REFUSED_CHARS_MAX).collect()).collect()
     }
 }
 

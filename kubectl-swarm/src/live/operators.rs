@@ -1,9 +1,10 @@
 //! The operators of a cluster, as evidence that a status is young.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use swarm_view::replicas::{Evidence, Heard, OutOfDate};
+use swarm_view::replicas::{Evidence, Heard, OutOfDate, SILENT_AFTER};
 
 use super::objects::{OperatorLease, SwarmObject};
 use super::paths;
@@ -38,6 +39,15 @@ impl Operators {
     pub(super) async fn of_namespace(proxy: &Proxy, namespace: &str) -> Self {
         let leases = proxy.list(&paths::operator_leases(Some(namespace))).await;
         Self { leases: leases.ok().flatten() }
+    }
+
+    /// Returns the rights that live operators lack, as lines.
+    pub(super) fn refused(&self, now: Timestamp) -> BTreeSet<String> {
+        let is_young = |it: &&OperatorLease| {
+            it.renewed().is_some_and(|renewed| since(renewed, now) < SILENT_AFTER)
+        };
+        let leases = self.leases.iter().flatten().filter(is_young);
+        leases.flat_map(OperatorLease::refused).collect()
     }
 
     /// Returns a reason if operators have Leases, and none renews its own.
@@ -117,6 +127,25 @@ mod tests {
         assert_eq!(said(Some(&[]), seen(), None), "");
         assert_eq!(said(Some(&[]), seen(), Some("one")), "NoOperator");
         assert_eq!(said(None, seen(), Some("one")), "");
+    }
+
+    #[test]
+    fn operators_that_renew_their_leases_name_the_rights_that_they_lack() {
+        let lease = |renewed: &str, said: Value| {
+            let annotations = json!({"replicas.k8slab.info/status": said.to_string()});
+            let spec = json!({"renewTime": format!("2026-01-02T{renewed}Z")});
+            let metadata = json!({"name": "a", "annotations": annotations});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let lacks = |line: &str| json!({"refusedWatches": [line, 7]});
+        let leases = vec![
+            lease("03:04:07", lacks("may not list pods\u{1b}[31m")),
+            lease("03:04:08", lacks("may not list pods\u{1b}[31m")),
+            lease("03:00:00", lacks("may not list swarms")),
+            lease("03:04:08", json!("no object")),
+        ];
+        let refused = Operators::of(leases).refused("2026-01-02T03:04:09Z".parse().unwrap());
+        assert_eq!(refused, ["may not list pods\\u{1b}[31m".to_owned()].into());
     }
 
     #[test]

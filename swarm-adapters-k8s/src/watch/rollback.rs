@@ -14,13 +14,15 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::refused::RefusedWatches;
+
 /// The number of rollbacks noticed so far. Each memory about the store belongs to one epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
-/// The rollbacks of one API server's store. Its clones share one state.
+/// The rollbacks of one API server's store, and the watches that it refuses. Its clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct Rollbacks(Arc<watch::Sender<State>>);
+pub struct Rollbacks(Arc<watch::Sender<State>>, RefusedWatches);
 
 #[derive(Debug, Default)]
 struct State {
@@ -31,6 +33,16 @@ struct State {
 }
 
 impl Rollbacks {
+    /// Makes the state of watches whose refusals are noted in `refused`.
+    pub(crate) fn noting(refused: RefusedWatches) -> Self {
+        Self(Arc::default(), refused)
+    }
+
+    /// The watches that the API server refuses.
+    pub(crate) fn refused(&self) -> &RefusedWatches {
+        &self.1
+    }
+
     /// The present epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {

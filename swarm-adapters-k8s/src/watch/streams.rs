@@ -63,8 +63,10 @@ where
 {
     let page = if K::metadata_api() { PAGE_OF_METADATA } else { PAGE };
     let config = config.page_size(page);
+    let (refused, url) = (rollbacks.refused().clone(), api.resource_url().to_owned());
     let open = move || watcher(api.clone(), config.clone()).map_ok(bare).boxed();
-    listed(open, rollbacks.clone()).backoff(pauses())
+    let events = listed(open, rollbacks.clone()).inspect(move |event| refused.note(&url, event));
+    events.backoff(pauses())
 }
 
 /// Unwraps the reduced objects of an event.

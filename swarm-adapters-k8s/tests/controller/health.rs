@@ -52,3 +52,21 @@ async fn a_status_at_rest_is_written_every_ten_minutes_while_an_operator_lives()
     s.pass(Duration::from_hours(1)).await;
     assert_eq!(s.transcript().matches("apply").count(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_taken_away_is_named_until_it_is_given_back() {
+    let mut s = Scenario::settled().await;
+    assert!(s.health.refused().lines().is_empty());
+    for verb in [Verb::List, Verb::Watch] {
+        let rule = Rule::on(verb, "statefulsets").always();
+        s.server.inject(rule, Fault::Refuse(403, "you may not".into()));
+    }
+    s.server.drop_watches("statefulsets");
+    s.pass(Duration::from_mins(1)).await;
+    let lines = s.health.refused().needs().unwrap();
+    assert!(lines.starts_with("may not list statefulsets: add the verb `list`"), "{lines:?}");
+    assert_eq!(s.health.check(), Ok(()), "a restart would not help");
+    s.server.heal();
+    s.pass(Duration::from_mins(2)).await;
+    assert!(s.health.refused().lines().is_empty(), "it was given back");
+}
