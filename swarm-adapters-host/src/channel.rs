@@ -11,6 +11,7 @@
 
 mod events;
 mod follow;
+mod news;
 mod orders;
 mod phase;
 
@@ -19,6 +20,7 @@ use swarm_core::Failing;
 
 pub use events::Events;
 pub use follow::{HELD_MAX, JobNow, Versions, WorkerState, follow, printable};
+pub use news::OwnLives;
 pub use orders::{Orders, inherited};
 pub use phase::{JobPhase, JobVersion};
 

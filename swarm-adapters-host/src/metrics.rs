@@ -12,14 +12,11 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use swarm_core::life;
+
 use crate::http::Build;
 
 const FAILING_HELP: &str = "Jobs that ended by themselves and have not run for half a minute since";
-
-/// The meaning of the counter of events in the lives of jobs.
-const JOB_EVENTS_HELP: &str = "Jobs of a pool that ended by themselves (`crash`), failed their \
-     check of liveness (`stall`), were restarted by a person (`by-hand`), did not stop in time \
-     (`killed`) or tried another worker (`failover`)";
 
 /// The meaning of the histogram of standstills.
 const STANDSTILL_HELP: &str =
@@ -269,7 +266,7 @@ impl PoolMetrics {
             "Jobs that keep their previous version, since the new version of a job failed",
             held_back_jobs,
         );
-        registry.register("pool_job_events", JOB_EVENTS_HELP, job_events);
+        registry.register("pool_job_events", life::CAUSES, job_events);
         registry.register(
             "pool_orders_by_hand",
             "Orders of a person about jobs of a pool that were carried out",

@@ -3,6 +3,8 @@
 //! Turns hand over the episodes that have ended, and never wait for a request. One task reads and
 //! writes the objects. A missing CRD, a refusal or an outage costs history and nothing else.
 
+pub(crate) mod lives;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -12,13 +14,16 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmHistory, SwarmHistorySpec};
 use swarm_core::history::{Begin, Episode, Recorder};
+use swarm_core::life::Counts;
 use swarm_core::ports::StoreError;
+use swarm_core::{JobName, Ledger};
 use swarm_replicas::Share;
 use swarm_spec::fields::Fields;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::locks::unpoisoned;
+use crate::pool::observe::unix_time_us;
 use crate::requests::bounded;
 use crate::sharing::fence;
 use crate::turn::Turn;
@@ -51,6 +56,8 @@ struct History {
     pending: Vec<Episode>,
     /// The episode that goes on, and the time at which it becomes long, until it is written.
     open: Option<(Episode, Instant)>,
+    /// The lives of the jobs.
+    lives: lives::Kept,
     /// The earliest time of the next request.
     not_before: Instant,
 }
@@ -130,6 +137,7 @@ impl Histories {
             stored: None,
             pending: Vec::new(),
             open: None,
+            lives: lives::Kept::default(),
             not_before: Instant::now(),
         });
         let since = history.open.take().map_or_else(Instant::now, |(_, since)| since);
@@ -141,6 +149,25 @@ impl Histories {
             history.pending = SwarmHistorySpec::of(pending).unwrap_or_default().episodes;
         }
         self.news.notify_one();
+    }
+
+    /// Takes the reports of workers about the lives of jobs, after [`note`](Self::note). Returns the
+    /// number of events, by cause, of the Swarm in this process.
+    pub(crate) fn live(
+        &self,
+        turn: &Turn<'_>,
+        reports: lives::Reports,
+        ledger: &Ledger,
+        runs: impl Fn(&JobName) -> bool,
+    ) -> Counts {
+        let (uid, now_ms) = (turn.swarm.uid().unwrap_or_default(), unix_time_us() / 1_000);
+        let taken = self.with(&uid, |history| {
+            history.lives.take(now_ms, reports);
+            history.lives.follow(now_ms, ledger, runs);
+            history.lives.learned()
+        });
+        self.news.notify_one();
+        taken.unwrap_or_default()
     }
 
     /// Forgets a Swarm that was deleted or belongs to another replica.
@@ -246,7 +273,7 @@ impl History {
 
     /// Returns the time of the next request; `None` without news.
     fn due_at(&self) -> Option<Instant> {
-        if self.stored.is_none() || !self.pending.is_empty() {
+        if self.stored.is_none() || !self.pending.is_empty() || self.lives.has_news() {
             return Some(self.not_before);
         }
         let (open, since) = self.open.as_ref()?;
@@ -260,7 +287,9 @@ impl History {
         episodes.retain(|it| !it.is_open);
         episodes.extend(self.pending.iter().cloned());
         episodes.extend(self.open.as_ref().map(|(open, _)| open.clone()));
-        Due::Write(SwarmHistorySpec::of(episodes).unwrap_or_default(), stored.version.clone())
+        let spec = SwarmHistorySpec::of(episodes).unwrap_or_default();
+        let spec = SwarmHistorySpec { lives: self.lives.to_write(), ..spec };
+        Due::Write(spec, stored.version.clone())
     }
 
     /// Takes the answer to a read. An object without readable episodes is replaced.
@@ -270,7 +299,8 @@ impl History {
             Err(error) => return self.failed(&error),
         };
         let version = found.as_ref().and_then(ResourceExt::resource_version);
-        let episodes = found.map(|it| it.spec.episodes).unwrap_or_default();
+        let SwarmHistorySpec { episodes, lives } = found.map(|it| it.spec).unwrap_or_default();
+        self.lives.read(unix_time_us() / 1_000, lives);
         if let Some(begin) = self.begin.take()
             && let Some(gap) = episodes.last().and_then(|last| begin.gap_after(last))
         {
@@ -292,6 +322,7 @@ impl History {
                 let newest = ended.map(|it| it.end_ms);
                 // Episodes that ended during the request are not stored yet.
                 self.pending.retain(|it| newest < Some(it.end_ms));
+                self.lives.written(spec.lives.as_ref());
                 let version = object.resource_version();
                 let open = spec.episodes.last().filter(|it| it.is_open).map(mark);
                 self.stored = Some(Stored { episodes: to_json(&spec.episodes), version, open });

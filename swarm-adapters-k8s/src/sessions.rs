@@ -21,6 +21,7 @@ use std::time::Duration;
 use kube::{Client, ResourceExt};
 use swarm_client::session::SeenLease;
 use swarm_core::handover::{Moment, SessionId, TWO_CLOCKS_MARGIN, WatchStage};
+use swarm_core::life::Lives;
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::Details;
@@ -71,6 +72,8 @@ pub(crate) struct KnownSessions {
     nodes: BTreeMap<String, (String, String)>,
     /// The failing jobs that sessions report.
     failing: BTreeMap<SessionId, Failing>,
+    /// The lives of jobs that sessions report.
+    pub(crate) lives: BTreeMap<SessionId, Arc<Lives>>,
     /// Jobs that try another worker.
     failover: Failover,
     /// The grants that their sessions have not acknowledged.
@@ -121,9 +124,11 @@ impl KnownSessions {
     /// content.
     fn learn_leases(&mut self, leases: Vec<Known>) {
         self.failing.clear();
+        self.lives.clear();
         self.unprotected.clear();
         self.knowing.clear();
         for known in leases {
+            self.lives.insert(known.seen.session.clone(), Arc::clone(&known.seen.lives));
             let SeenLease { session, failing, knows_runners, is_unprotected, .. } = &known.seen;
             if *knows_runners {
                 self.knowing.insert(session.clone());

@@ -12,6 +12,7 @@ mod stopping;
 mod store;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,6 +22,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
+use swarm_core::life::Lives;
 use swarm_core::session::Former;
 use swarm_core::{Failing, JobName, Token};
 
@@ -37,16 +39,20 @@ pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
 /// The failing jobs of the session, as JSON: [`Failing`]. It is for people, and missing while no
 /// job fails.
 pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
+/// The lives of the session's jobs since its begin, as JSON: [`Lives`]. It is for people, and missing
+/// while nothing has happened to a job.
+pub const LIVES_ANNOTATION: &str = "swarm.k8slab.info/lives";
 /// The features of the protocol that the session has, with commas in between.
 pub const FEATURES_ANNOTATION: &str = "swarm.k8slab.info/features";
 /// Says `missing` if the API server would let the session write the Leases of others.
 pub const POLICY_ANNOTATION: &str = "swarm.k8slab.info/policy";
 /// All annotations that a session writes.
-pub const ANNOTATIONS: [&str; 6] = [
+pub const ANNOTATIONS: [&str; 7] = [
     ACK_ANNOTATION,
     STOPPING_ANNOTATION,
     PREDECESSOR_ANNOTATION,
     FAILING_ANNOTATION,
+    LIVES_ANNOTATION,
     FEATURES_ANNOTATION,
     POLICY_ANNOTATION,
 ];
@@ -58,6 +64,10 @@ const POLICY_MISSING: &str = "missing";
 const FAILING_MAX: usize = 3;
 /// The most bytes of that annotation that are read: three jobs with the longest names and texts.
 const FAILING_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of the lives that are read and written: 32 KiB.
+const LIVES_BYTES_MAX: usize = 32 << 10;
+/// The most jobs with a life that are read.
+const LIVES_MAX: usize = 200;
 /// The most bytes of an acknowledgement that are read. The API server takes 256 KiB of annotations.
 pub const ACK_BYTES_MAX: usize = 160 << 10;
 /// The most finished jobs in one acknowledgement. A session that has more names the others once
@@ -112,6 +122,8 @@ pub struct SeenLease {
     pub former: Former,
     /// The session's report about failing jobs.
     pub failing: Failing,
+    /// The session's report about the lives of its jobs.
+    pub lives: Arc<Lives>,
     /// Whether it knows the runners that jobs name. No other session may get such a job, since it
     /// would run it in another way.
     pub knows_runners: bool,
@@ -177,6 +189,19 @@ pub fn with_failing(mut object: Object, failing: &Failing) -> Object {
     object
 }
 
+/// Adds the lives of the session's jobs to the object, if anything has happened to a job. Lives that need
+/// more than 32 KiB are left out.
+#[must_use]
+pub fn with_lives(mut object: Object, lives: &Lives) -> Object {
+    if lives.iter().next().is_some()
+        && let Ok(report) = serde_json::to_string(lives)
+        && report.len() <= LIVES_BYTES_MAX
+    {
+        object.annotations_mut().insert(LIVES_ANNOTATION.to_owned(), report);
+    }
+    object
+}
+
 /// The same object, which says that nothing keeps its session from the Leases of others.
 #[must_use]
 pub fn unprotected(mut object: Object) -> Object {
@@ -205,6 +230,17 @@ fn read_failing(object: &Object) -> Failing {
     let text = text.filter(|text| text.len() <= FAILING_BYTES_MAX);
     let report: Option<Failing> = text.and_then(|text| serde_json::from_str(text).ok());
     report.unwrap_or_default().limited(usize::MAX, FAILING_MAX)
+}
+
+/// Reads the session's report about the lives of its jobs, within bounds. An invalid report counts as
+/// empty: it is for people, and no session loses its lease over it.
+fn read_lives(object: &Object) -> Arc<Lives> {
+    let text = object.annotations().get(LIVES_ANNOTATION);
+    let text = text.filter(|text| text.len() <= LIVES_BYTES_MAX);
+    let mut lives: Lives =
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    lives.limit(0, LIVES_MAX, usize::MAX);
+    Arc::new(lives)
 }
 
 /// As many finished jobs as one acknowledgement holds, in the order of their names.
@@ -301,6 +337,7 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
         duration: Duration::from_millis(stored.duration_ms),
         former,
         failing: read_failing(object),
+        lives: read_lives(object),
         knows_runners: object
             .annotations()
             .get(FEATURES_ANNOTATION)
@@ -314,6 +351,7 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
 
 #[cfg(test)]
 mod tests {
+    use swarm_core::life::{Cause, News};
     use swarm_core::{FailingJob, FailingState};
 
     use super::*;
@@ -346,6 +384,7 @@ mod tests {
                 duration,
                 former,
                 failing,
+                lives: Arc::default(),
                 knows_runners,
                 is_unprotected,
             };
@@ -383,6 +422,31 @@ mod tests {
             let annotations = object.annotations_mut();
             annotations.insert(FAILING_ANNOTATION.to_owned(), nonsense.to_owned());
             assert_eq!(seen(&object).unwrap().failing, Failing::default());
+        }
+    }
+
+    #[test]
+    fn the_lives_that_a_session_reports_are_read_within_bounds_and_nonsense_is_ignored() {
+        let session = SessionId::new("6f1c-42", 1234);
+        let (terms, former) = (LeaseTerms::default(), Former::default());
+        let plain = || written(&session, &write(Holder::Session), &terms, &former);
+        let mut lives = Lives::begin(7);
+        let is_left_out = |lives: &Lives| {
+            !with_lives(plain(), lives).annotations().contains_key(LIVES_ANNOTATION)
+        };
+        assert!(is_left_out(&lives), "nothing has happened");
+        lives.learn(8, &"a".parse().unwrap(), "", News::Failed("ended with exit code 3"));
+        let mut object = with_lives(plain(), &lives);
+        assert_eq!(*read_lives(&object), serde_json::from_value(serde_json::json!(lives)).unwrap());
+        for n in 0..2_000 {
+            let job = format!("job-{n}").parse().unwrap();
+            lives.learn(9, &job, "", News::Event(Cause::Killed, ""));
+        }
+        assert!(is_left_out(&lives), "it is too much");
+        for nonsense in ["", "[]", "{\"jobs\": 7}", &"x".repeat(LIVES_BYTES_MAX + 1)] {
+            let annotations = object.annotations_mut();
+            annotations.insert(LIVES_ANNOTATION.to_owned(), nonsense.to_owned());
+            assert_eq!(read_lives(&object).iter().count(), 0);
         }
     }
 

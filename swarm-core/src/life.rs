@@ -4,13 +4,17 @@
 //! caller passes them in. A job without an event needs no room. [`Lives::limit`] bounds the rest.
 
 mod size;
+mod summed;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::JobName;
+use crate::history::JobMove;
+use crate::{JobName, MoveReason};
+
+pub use summed::SummedLives;
 
 /// The largest number of events that are listed for a job. Older events are only counted.
 pub const EVENTS_MAX: usize = 16;
@@ -21,6 +25,11 @@ pub const RUNS_WELL_MS: u64 = 30_000;
 
 /// The largest number of characters of a detail.
 const DETAIL_MAX: usize = 160;
+
+/// The meaning of the causes, for the metric that counts events by them.
+pub const CAUSES: &str = "Jobs of a pool that ended by themselves (`crash`), failed their check of liveness \
+                          (`stall`), were restarted by a person (`by-hand`), did not stop in time \
+                          (`killed`) or tried another worker (`failover`)";
 
 /// The cause of an event in the life of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -319,6 +328,15 @@ impl Lives {
         self.changes += 1;
         if let Some(cause) = cause {
             *self.learned.entry(cause).or_default() += 1;
+        }
+    }
+
+    /// Counts the moves of jobs that failed on their workers. O(moves · log jobs).
+    pub fn failed_over(&mut self, at_ms: u64, moves: &[JobMove]) {
+        for it in moves.iter().filter(|it| it.reason == MoveReason::Failing.as_str()) {
+            let (from, to) = (it.from.as_deref().unwrap_or_default(), it.to.as_deref());
+            let to = to.map(|to| format!("to {to}")).unwrap_or_default();
+            self.learn(at_ms, &it.job, from, News::Event(Cause::Failover, &to));
         }
     }
 

@@ -247,7 +247,8 @@ impl Unacknowledged {
     }
 
     /// Returns whether the session of this job has not acknowledged its grant.
-    pub(crate) fn has(&self, job: &JobName) -> bool {
+    #[must_use]
+    pub fn has(&self, job: &JobName) -> bool {
         self.since.contains_key(job)
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::handover::{Lease, LeaseVersion, LeaseWrite};
+use crate::life::Lives;
 use crate::session::WorkerView;
 use crate::{Failing, Ledger, Position};
 
@@ -124,6 +125,12 @@ pub trait SessionStore: Send + Sync {
     /// store may leave it out.
     fn report_failing(&self, failing: Arc<Failing>) {
         let _ = failing;
+    }
+
+    /// Records the lives of the session's jobs since its begin. The next write contains them. They are
+    /// for people, so a store may leave them out.
+    fn report_lives(&self, lives: Arc<Lives>) {
+        let _ = lives;
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let shutdown = Shutdown::not_requested();
     caller::unblock_signals().map_err(failed)?;
     caller::cope_with_limits().map_err(failed)?;
-    let (mut events, restarter) = (Events::default(), watch::Sender::new(None));
+    let ((mut events, lives), restarter) = (Events::counted(), watch::Sender::new(None));
     if args.until_stdin_closes {
         if let Some(channel) = channel::inherited().map_err(failed)? {
             events = Events::over(channel).map_err(failed)?;
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let (ready, is_ready) = watch::channel(pod.is_none());
     let watchdog = Watchdog::start().map_err(failed)?;
     let (awaited, last_words) = (watch::Sender::default(), events.clone());
-    let shared = Shared { metrics, reports, ready, awaited, watchdog, events };
+    let shared = Shared { metrics, reports, ready, awaited, watchdog, events, lives };
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let endpoints = endpoints(&name, build, report, is_ready, Arc::new(registry));

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use swarm_adapters_host::awaited::{Awaited, NAMED_MAX};
-use swarm_adapters_host::channel::Events;
+use swarm_adapters_host::channel::{Events, OwnLives};
 use swarm_adapters_host::clock;
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::runlog::as_boottime_ns;
@@ -70,6 +70,11 @@ impl Shutdown {
 /// The signal of a process that continues after it was stopped.
 const CONT: i32 = rustix::process::Signal::CONT.as_raw();
 
+/// The largest number of jobs in a report about lives.
+const LIVES_MAX: usize = 200;
+/// The largest size of that report, in bytes: 24 KiB. A reader takes 32 KiB.
+const LIVES_BYTES_MAX: usize = 24 << 10;
+
 /// The minimum time from one tick to the next.
 const TICK_MIN: Duration = Duration::from_millis(10);
 
@@ -84,6 +89,8 @@ pub(crate) struct Shared {
     pub(crate) watchdog: Watchdog,
     /// The sink of the events for an operator on this machine.
     pub(crate) events: Events,
+    /// The lives of the jobs, without such an operator.
+    pub(crate) lives: OwnLives,
 }
 
 /// The parts that one session of a worker needs.
@@ -117,6 +124,7 @@ impl SessionSetup<'_> {
     /// ends every job.
     pub(crate) async fn run(self, shutdown: &Shutdown) -> Result<Ended, Failure> {
         let (session, effects) = Session::open(self.id.clone(), self.terms, clock::now());
+        self.shared.lives.begin();
         let mut driver = Driver {
             session,
             patience: Patience::new(&self.terms),
@@ -127,6 +135,7 @@ impl SessionSetup<'_> {
             problem: None,
             is_cut_off: false,
             abandons: false,
+            lives: 0,
             is_recorded: false,
             revision: 0,
             written: 0,
@@ -161,6 +170,8 @@ struct Driver<'a> {
     is_cut_off: bool,
     /// Whether jobs ran when the session lost its lease.
     abandons: bool,
+    /// The number of the last reported change in the lives of the jobs.
+    lives: u64,
     /// Whether the session is recorded for the next process.
     is_recorded: bool,
     /// The revision of the newest view.
@@ -395,7 +406,8 @@ impl Driver<'_> {
     /// reports.
     fn report(&mut self) {
         self.mark();
-        let Shared { metrics, reports, ready, awaited, watchdog, events: _ } = self.setup.shared;
+        let Shared { metrics, reports, ready, awaited, watchdog, lives, events: _ } =
+            self.setup.shared;
         if 0 < awaited.receiver_count() {
             let now = self.awaited();
             awaited.send_if_modified(|last| {
@@ -403,6 +415,9 @@ impl Driver<'_> {
                 *last = now;
                 differs
             });
+        }
+        if let Some(lives) = lives.news_since(&mut self.lives, LIVES_MAX, LIVES_BYTES_MAX) {
+            self.setup.store.report_lives(lives);
         }
         let running = self.session.running().map(|(job, _)| job.clone()).collect();
         let report = Report::new(self.revision, running, &self.setup.jobs.supervisor.down());

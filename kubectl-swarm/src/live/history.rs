@@ -9,9 +9,11 @@ use serde::Deserialize;
 use serde_json::json;
 use swarm_core::JobName;
 use swarm_core::history::{Episode, Scope as JobScope, catch_up};
+use swarm_core::life::SummedLives;
 use swarm_terminal::output::{WRONG, complain, terminal_columns};
 use swarm_terminal::show::{Answer, Display};
 use swarm_view::history::{self, History, JobHistory, OneOrSeveral, Past};
+use swarm_view::life::JobLife;
 use swarm_view::pool::PoolName;
 
 use super::objects::Metadata;
@@ -86,9 +88,17 @@ struct HistorySpec {
     /// Episodes, each as it is; an operator of another version may have other fields.
     #[serde(default)]
     episodes: Vec<serde_json::Value>,
+    /// The lives of jobs, as they are.
+    #[serde(default)]
+    lives: Vec<serde_json::Value>,
 }
 
 impl HistoryObject {
+    /// Returns the lives of jobs; `None` if an operator without them wrote the history.
+    fn lives(&self) -> Option<SummedLives> {
+        SummedLives::deserialize(self.spec.lives.first()?).ok()
+    }
+
     fn episodes(self) -> Vec<Episode> {
         let all = self.spec.episodes.into_iter();
         all.flat_map(history::read_item).collect()
@@ -100,9 +110,15 @@ struct Found {
     namespace: String,
     name: String,
     episodes: Vec<Episode>,
+    lives: Option<SummedLives>,
 }
 
 impl Found {
+    /// Returns the life of a job; `None` if the history has no lives.
+    fn life(&self, job: &str) -> Option<JobLife> {
+        self.lives.as_ref().map(|lives| JobLife::of(lives.lives(), job))
+    }
+
     fn pool(&self) -> PoolName {
         let Self { namespace, name, .. } = self;
         PoolName::Cluster { namespace: namespace.clone(), swarm: name.clone() }
@@ -124,6 +140,7 @@ async fn all_histories(proxy: &Proxy) -> Result<Vec<Found>, Failure> {
     let found = objects.map(|object| Found {
         namespace: object.metadata.namespace.clone(),
         name: object.metadata.name.clone(),
+        lives: object.lives(),
         episodes: object.episodes(),
     });
     let mut found: Vec<_> = found.collect();
@@ -151,8 +168,9 @@ async fn histories(
     let mut found = Vec::new();
     for name in swarms.into_iter().filter(|name| swarm.is_none_or(|swarm| swarm == name)) {
         let own = objects.iter().find(|it| it.metadata.name == name).cloned();
+        let lives = own.as_ref().and_then(HistoryObject::lives);
         let episodes = own.map(HistoryObject::episodes).unwrap_or_default();
-        found.push(Found { namespace: namespace.to_owned(), name, episodes });
+        found.push(Found { namespace: namespace.to_owned(), name, episodes, lives });
     }
     Ok(found)
 }
@@ -242,16 +260,21 @@ async fn answer(
     let is_one = found.len() == 1;
     let (rows, items) = history::limits(args.last);
     let columns = terminal_columns();
+    let from_ms = args.since.and_then(|since| u64::try_from(since.as_millisecond()).ok());
     let text = |_| {
         let mut text = String::new();
-        for Found { namespace, name, episodes } in &found {
+        for one in &found {
             if !is_one {
-                let _ = writeln!(text, "{namespace}/{name}");
+                let _ = writeln!(text, "{}/{}", one.namespace, one.name);
             }
-            let past = shown(args, episodes);
+            let past = shown(args, &one.episodes);
             text.push_str(&match job.map(JobName::as_str) {
                 None => past.table(rows, columns),
-                Some(job) => past.table_of(job, rows, columns).unwrap_or_else(|| past.unmoved(job)),
+                Some(job) => {
+                    let moves = past.table_of(job, rows, columns);
+                    let life = one.life(job).map(|life| life.text(from_ms, rows));
+                    moves.unwrap_or_else(|| past.unmoved(job)) + &life.unwrap_or_default()
+                }
             });
         }
         text
@@ -263,7 +286,8 @@ async fn answer(
         }))),
         Some(job) => json!(OneOrSeveral::swarms(found.iter().map(|it| {
             let past = shown(args, &it.episodes);
-            JobHistory { pool: Some(it.pool()), ..past.document_of(job.as_str(), items) }
+            let (life, pool) = (it.life(job.as_str()), Some(it.pool()));
+            JobHistory { life, pool, ..past.document_of(job.as_str(), items) }
         }))),
     };
     let names = || {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use swarm_core::Failing;
 
 use super::follow::JobNow;
+use super::news::OwnLives;
 use super::{Event, RunningJob, VERSION};
 use crate::runtime::refused;
 
@@ -18,9 +19,18 @@ use crate::runtime::refused;
 /// instead.
 const QUEUE_MAX: usize = 4_096;
 
-/// A sink for the events of a worker. It leads to the worker's operator, or discards the events.
+/// A sink for the events of a worker. It leads to the worker's operator, or to the lives that a worker
+/// without a channel reports itself, or discards the events.
 #[derive(Clone, Debug, Default)]
-pub struct Events(Option<Arc<Shared>>);
+pub struct Events(Sink);
+
+#[derive(Clone, Debug, Default)]
+enum Sink {
+    #[default]
+    Nothing,
+    Operator(Arc<Shared>),
+    Lives(OwnLives),
+}
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -57,12 +67,30 @@ impl Events {
             .name("events".to_owned())
             .spawn(move || written.write(stream))
             .map_err(refused)?;
-        Ok(Self(Some(shared)))
+        Ok(Self(Sink::Operator(shared)))
+    }
+
+    /// Creates a sink that counts the events, and the lives with the counts.
+    #[must_use]
+    pub fn counted() -> (Self, OwnLives) {
+        let lives = OwnLives::default();
+        (Self(Sink::Lives(lives.clone())), lives)
+    }
+
+    /// Returns the operator's side; `None` without a channel.
+    fn operator(&self) -> Option<&Arc<Shared>> {
+        match &self.0 {
+            Sink::Operator(shared) => Some(shared),
+            Sink::Nothing | Sink::Lives(_) => None,
+        }
     }
 
     /// Queues an event for the operator.
     pub fn emit(&self, event: Event) {
-        let Some(shared) = &self.0 else { return };
+        if let Sink::Lives(lives) = &self.0 {
+            lives.learn(&event);
+        }
+        let Some(shared) = self.operator() else { return };
         let mut queue = shared.lock();
         if queue.is_closed {
             return;
@@ -80,14 +108,14 @@ impl Events {
 
     /// Queues the report of failing jobs. Of several calls, only the last may be written.
     pub fn failing(&self, failing: Arc<Failing>) {
-        let Some(shared) = &self.0 else { return };
+        let Some(shared) = self.operator() else { return };
         shared.lock().failing = Some(failing);
         shared.changed.notify_all();
     }
 
     /// Waits at most `at_most` until everything is written.
     pub fn flush(&self, at_most: Duration) {
-        let Some(shared) = &self.0 else { return };
+        let Some(shared) = self.operator() else { return };
         let is_busy =
             |queue: &mut Queue| !queue.is_closed && (queue.is_writing || queue.has_news());
         let waited = shared.changed.wait_timeout_while(shared.lock(), at_most, is_busy);

@@ -12,6 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEnc
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use swarm_core::history::Outage;
+use swarm_core::life;
 
 use crate::locks::unpoisoned;
 
@@ -71,6 +72,8 @@ struct Record {
     /// By cause.
     outages: Counts,
     outage_seconds: Counts,
+    /// The events in the lives of jobs, by cause.
+    job_events: Counts,
 }
 
 /// The records of all Swarms that this replica owns. Clones share the records.
@@ -141,6 +144,13 @@ impl SwarmMetrics {
             *record.outages.entry(cause).or_default() += 1;
             *record.outage_seconds.entry(cause).or_default() += seconds;
         });
+    }
+
+    /// Sets the number of events in the lives of its jobs since this replica has the Swarm, by cause.
+    pub fn set_job_events(&self, events: &life::Counts) {
+        let count = |count: &u64| usize::try_from(*count).unwrap_or(usize::MAX);
+        let events = events.iter().map(|(cause, events)| (cause.as_str(), count(events))).collect();
+        self.with(|record| record.job_events = events);
     }
 
     /// Counts a turn, and sets the status and the reason of the condition `Ready` after the turn.
@@ -249,6 +259,9 @@ impl Collector for OfSwarms {
         let text = "Duration of these times, in whole seconds";
         out.counter(About("pool_outage", Some(Unit::Seconds), text), |it| {
             by("cause", &it.outage_seconds)
+        })?;
+        out.counter(About("pool_job_events", None, life::CAUSES), |it| {
+            by("cause", &it.job_events)
         })?;
         let text = "Turns of a Swarm, by result";
         out.counter(About("pool_turns", None, text), |it| by("result", &it.turns))

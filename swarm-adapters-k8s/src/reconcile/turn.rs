@@ -11,10 +11,10 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use swarm_client::api::Swarm;
 use swarm_core::handover::{Cell, Policy, Record};
-use swarm_core::history::{Episode, Outage, OutageCause, Turned};
+use swarm_core::history::{Episode, JobMove, Outage, OutageCause, Turned};
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Decider, Desired, Ledger, Need, Observed, Progress};
+use swarm_core::{Decider, Desired, JobName, Ledger, Need, Observed, Progress};
 use swarm_spec::convert::{check_jobs, size_workers};
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ use super::pool_state::pool_state;
 use super::report::{Done, Outcome};
 use crate::clock;
 use crate::fairness::background;
-use crate::history::Recorded;
+use crate::history::{Recorded, lives};
 use crate::jobs::sources::Loaded;
 use crate::jobs::{KnownJobs, convert};
 use crate::ledger::LARGE_POOL_JOBS;
@@ -355,8 +355,9 @@ impl<'a> Stages<'a> {
         let progress = Progress::of(&decided.decision, planned, &observed, refreshed.stale.clone());
         let failing = sessions.failing_jobs();
         self.memory.reports.counted.set(sessions.living, progress.jobs.releasing, failing);
-        let episode = self.record(&decided, planned, &observed, progress.is_settled());
+        let (episode, moves) = self.record(&decided, planned, &observed, progress.is_settled());
         self.record_outages(ledger, planned.policy, sessions.lease).await;
+        self.record_lives(&decided, &moves);
         let shrink = Shrink { wanted: planned.replicas, replicas: decided.decision.replicas };
         if !self.scale(pool, &slots, shrink).await? {
             let soon = refreshed.requeue_after.into_iter().chain([CHANGED_RETRY]);
@@ -388,14 +389,14 @@ impl<'a> Stages<'a> {
         })
     }
 
-    /// Records the moves of a turn. Returns the episode that ended with it.
+    /// Records the moves of a turn. Returns the episode that ended with it, and its moves.
     fn record(
         &mut self,
         decided: &swarm_core::Turn,
         desired: &Desired,
         observed: &Observed,
         is_settled: bool,
-    ) -> Option<Episode> {
+    ) -> (Option<Episode>, Vec<JobMove>) {
         let Self { services, turn, memory, .. } = self;
         let Memory { recorded: Recorded { recorder, spec, .. }, sessions, .. } = &mut **memory;
         let (before, decision) = (&decided.before, &decided.decision);
@@ -408,7 +409,17 @@ impl<'a> Stages<'a> {
             services.metrics.standstill.observe(standstill.as_secs_f64());
         }
         services.histories.note(turn, recorder, recorded.episode.clone());
-        recorded.episode
+        (recorded.episode, recorded.moves)
+    }
+
+    /// Records what sessions report about the lives of their jobs.
+    fn record_lives(&mut self, decided: &swarm_core::Turn, moves: &[JobMove]) {
+        let Self { services, turn, memory, .. } = self;
+        let Memory { sessions, reports, .. } = &mut **memory;
+        let (before, ledger) = (&decided.before, &decided.decision.ledger);
+        let runs = |job: &JobName| !sessions.unacknowledged().has(job);
+        let told = lives::Reports::of(&sessions.lives, before, moves);
+        reports.metrics.set_job_events(&services.histories.live(turn, told, ledger, runs));
     }
 
     /// Records the outages since the last turn. All sessions of `Exclusive` stop their jobs once their

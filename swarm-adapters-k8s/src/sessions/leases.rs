@@ -66,7 +66,8 @@ impl Known {
 
     fn has_news_for(&self, before: &Self) -> bool {
         let news = |known: &Self| {
-            // The ignored fields are the same in every write of a session.
+            // The ignored fields are the same in every write of a session, but for the lives of jobs, which the
+            // next turn reads.
             let SeenLease { lease, former, duration, failing, .. } = &known.seen;
             let SeenLease { session: _, knows_runners: _, is_unprotected: _, .. } = &known.seen;
             // Of the restarts of a job only each doubling counts. Otherwise a job that keeps

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use swarm_apiserver::Verb;
 use swarm_apiserver::fault::{Fault, Rule};
 
-use super::scenario::{Scenario, on_w};
+use super::scenario::{LEASES, NAMESPACE, Scenario, on_w};
 
 const HISTORIES: &str = "swarmhistories.swarm.k8slab.info";
 /// A time after which every episode is written.
@@ -95,4 +95,53 @@ async fn a_history_that_somebody_edits_or_removes_is_written_again() {
         .await;
     s.pass(2 * WRITTEN_IN).await;
     assert!(!episodes(&s).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_sessions_report_of_their_own_jobs_is_summed_once_and_outlives_pods_and_operators() {
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    let first = s.worker("w-0");
+    let mut swarm = on_w(&["a"]);
+    swarm["worker"] = json!({"protocol": "Session"});
+    s.swarm("s", swarm);
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    let crash = |at: u64| json!({"atMs": at, "cause": "crash", "worker": "x", "detail": "exit 3"});
+    let life = |at: u64| {
+        let failing = json!({"sinceMs": at, "ranMs": 0, "worker": "x", "exit": "exit 3"});
+        let counts = json!({"crash": 1});
+        json!({"sinceMs": 1, "restarts": 1, "counts": counts, "events": [crash(at)], "failing": failing})
+    };
+    let report = |s: &Scenario, session: String, at: u64| {
+        s.server.edit(LEASES, NAMESPACE, &session, |it| {
+            let lives = json!({"sinceMs": 1, "jobs": {"a": life(at), "of-another": life(at)}});
+            let failing = json!({"count": 1, "worst": []});
+            it["metadata"]["annotations"]["swarm.k8slab.info/lives"] = json!(lives.to_string());
+            it["metadata"]["annotations"]["swarm.k8slab.info/failing"] = json!(failing.to_string());
+        });
+    };
+    let jobs = |s: &Scenario| s.at(HISTORIES, "s", "/spec/lives/0/jobs");
+    first.freeze();
+    report(&s, first.session.to_string(), 5);
+    s.pass(WRITTEN_IN).await;
+    let found = jobs(&s);
+    assert_eq!(found.as_object().map(serde_json::Map::len), Some(1), "{found}");
+    assert_eq!(found["a"]["counts"], json!({"crash": 1}));
+    assert_eq!(found["a"]["events"][0]["worker"], "w-0", "a worker does not name itself");
+    s.stop_operator().await;
+    s.start_operator().await;
+    s.pass(WRITTEN_IN).await;
+    assert_eq!(jobs(&s), found, "what was taken is not taken again");
+    s.pod_ends("w-0");
+    s.pod("w-0");
+    let second = s.worker("w-0");
+    s.until("the next session has it", |s| !s.jobs_of(&second.session).is_empty()).await;
+    s.pass(Duration::from_secs(5)).await;
+    second.freeze();
+    report(&s, second.session.to_string(), 7);
+    s.pass(WRITTEN_IN).await;
+    let found = jobs(&s);
+    assert_eq!((&found["a"]["counts"], &found["a"]["restarts"]), (&json!({"crash": 2}), &json!(2)));
+    assert_eq!(found["a"]["failing"]["sinceMs"], 5, "it fails since its first end: {found}");
 }

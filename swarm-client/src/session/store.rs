@@ -12,12 +12,13 @@ use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
 use swarm_core::handover::{Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
+use swarm_core::life::Lives;
 use swarm_core::ports::{SessionStore, StoreError};
 use swarm_core::session::Former;
 use swarm_core::{Failing, Position};
 
 use super::labels::Labels;
-use super::{seen, unprotected, version, with_failing, written};
+use super::{seen, unprotected, version, with_failing, with_lives, written};
 use crate::api::WorkerView;
 use crate::client::Clients;
 
@@ -38,6 +39,8 @@ pub struct KubeSession {
     uid: Mutex<Option<String>>,
     /// The report about failing jobs, part of every write.
     failing: Mutex<Arc<Failing>>,
+    /// The lives of the jobs, part of every write.
+    lives: Mutex<Arc<Lives>>,
     /// Whether nothing keeps this worker from the Leases of others.
     is_unprotected: AtomicBool,
     /// Labels for people, part of every write.
@@ -58,8 +61,8 @@ impl KubeSession {
         let client = clients.control();
         let leases = Api::namespaced(client.clone(), namespace);
         let views = Api::namespaced(client.clone(), namespace);
-        let (uid, failing, is_unprotected, labels) = Default::default();
-        Self { session, terms, former, leases, views, uid, failing, is_unprotected, labels }
+        let (uid, failing, lives, is_unprotected, labels) = Default::default();
+        Self { session, terms, former, leases, views, uid, failing, lives, is_unprotected, labels }
     }
 
     /// Finds out whether a policy keeps this worker to its own Lease: a dry run of another pod's is
@@ -99,7 +102,8 @@ impl SessionStore for KubeSession {
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError> {
         let failing = Arc::clone(&self.failing.lock().unwrap_or_else(PoisonError::into_inner));
         let object = written(&self.session, write, &self.terms, &self.former);
-        let mut object = with_failing(object, &failing);
+        let lives = Arc::clone(&self.lives.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut object = with_lives(with_failing(object, &failing), &lives);
         object.labels_mut().extend(self.labels.get());
         if self.is_unprotected.load(Ordering::Relaxed) {
             object = unprotected(object);
@@ -147,6 +151,10 @@ impl SessionStore for KubeSession {
 
     fn report_failing(&self, failing: Arc<Failing>) {
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = failing;
+    }
+
+    fn report_lives(&self, lives: Arc<Lives>) {
+        *self.lives.lock().unwrap_or_else(PoisonError::into_inner) = lives;
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use swarm_adapters_host::channel::{Event, JobNow, Versions, WorkerState};
 use swarm_adapters_host::clock::unix_ms;
-use swarm_core::life::{Cause, Lives, News};
+use swarm_core::life::{Lives, News};
 use swarm_core::{JobName, Slot};
 use swarm_view::jobs::EVERYWHERE;
 
@@ -40,25 +40,7 @@ impl Reports {
     /// Records an event of a job of a worker in the life of that job. Returns whether a failing job has
     /// begun to run.
     pub(super) fn live(&self, worker: &str, event: &Event) -> bool {
-        let (job, news) = match event {
-            Event::Started { job, .. } => (job, News::Started),
-            Event::Renewing { job } | Event::Stopping { job } | Event::Ended { job } => {
-                (job, News::Stopped)
-            }
-            Event::Restarting { job, exit } => (job, News::Restarting(exit)),
-            Event::Failed { job, exit } => (job, News::Failed(exit)),
-            Event::Succeeded { job } => (job, News::Succeeded),
-            Event::Stalled { job, reason } => (job, News::Stalled(reason)),
-            Event::Killed { job } => (job, News::Event(Cause::Killed, "")),
-            Event::Hello { .. }
-            | Event::Starting { .. }
-            | Event::Ready { .. }
-            | Event::Version { .. }
-            | Event::Jobs { .. }
-            | Event::Warned { .. }
-            | Event::Held { .. }
-            | Event::Failing(_) => return false,
-        };
+        let Some((job, news)) = event.news() else { return false };
         let Ok(job) = JobName::new(job) else { return false };
         let mut lives = self.lives();
         lives.learn(unix_ms(), &job, worker, news);

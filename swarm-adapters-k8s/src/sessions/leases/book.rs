@@ -2,6 +2,7 @@
 //! reports about jobs in a namespace.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use swarm_core::handover::{Ack, SessionId, Stopping};
 
@@ -11,8 +12,8 @@ use super::{Known, Named};
 /// for the operator yet. An admission policy cannot count them.
 pub(super) const LEASES_PER_POD_MAX: usize = 16;
 
-/// The most bytes that a namespace's sessions may use for finished, stopping and failing jobs. It
-/// is enough for two hundred workers with 1,000 finished, unreleased jobs each. Nothing else in a
+/// The most bytes that a namespace's sessions may use for finished, stopping and failing jobs, and
+/// for the lives of jobs. It is enough for two hundred workers with 1,000 finished, unreleased jobs each. Nothing else in a
 /// Lease is larger than an empty Lease.
 const REPORT_BYTES_MAX: usize = 32 << 20;
 /// The size of a finished job without its name.
@@ -65,6 +66,7 @@ impl Book {
             known.seen.lease.ack.finished.clear();
             known.seen.lease.ack.stopping = Stopping::default();
             known.seen.failing = swarm_core::Failing::default();
+            known.seen.lives = Arc::default();
         }
         is_too_much
     }
@@ -132,7 +134,7 @@ fn report_size(known: &Known) -> usize {
         let lines = it.last_output.iter().map(String::len).sum::<usize>();
         it.job.as_str().len() + it.last_exit.len() + lines + OF_JOB
     });
-    jobs.chain(failing).sum()
+    jobs.chain(failing).sum::<usize>() + known.seen.lives.bytes()
 }
 
 #[cfg(test)]

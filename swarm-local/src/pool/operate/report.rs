@@ -7,10 +7,9 @@ use std::time::Instant;
 
 use swarm_adapters_host::clock::unix_ms;
 use swarm_core::handover::{LeaseTerms, SessionId};
-use swarm_core::history::JobMove;
-use swarm_core::life::{Cause, News};
+use swarm_core::life::Cause;
 use swarm_core::verdict::Summary;
-use swarm_core::{Desired, Ledger, MoveReason, Slot};
+use swarm_core::{Desired, Ledger, Slot};
 use swarm_view::age::age;
 use swarm_view::picture::Bounds;
 use swarm_view::starts::Runners;
@@ -23,7 +22,6 @@ use crate::pool::history::History;
 use crate::pool::outlets::{Origin, Outlets};
 use crate::pool::snapshot::Snapshot;
 use crate::processes::Workers;
-use crate::processes::reports::Reports;
 use crate::state_dir::{room, state};
 
 impl Operation {
@@ -48,7 +46,7 @@ impl Operation {
             outlets.metrics.stood_still(standstill);
         }
         said.moved(&recorded.moves, outlets);
-        failed_over(&recorded.moves, &outlets.reports);
+        outlets.reports.lives().failed_over(unix_ms(), &recorded.moves);
         let phases = health.phases(history, sessions, decision, wanted.desired.replication);
         let mut snapshot = Snapshot::of(&wanted.name, decision, workers, &progress, is_settled);
         snapshot.status.jobs.confirm(&phases);
@@ -118,15 +116,6 @@ fn look_for_room(
         outlets.outage(&outage);
     }
     snapshot.status.warnings.extend(no_room);
-}
-
-/// Counts the moves of jobs that failed on their workers.
-fn failed_over(moves: &[JobMove], reports: &Reports) {
-    for it in moves.iter().filter(|it| it.reason == MoveReason::Failing.as_str()) {
-        let (from, to) = (it.from.as_deref().unwrap_or_default(), it.to.as_deref());
-        let to = to.map(|to| format!("to {to}")).unwrap_or_default();
-        reports.lives().learn(unix_ms(), &it.job, from, News::Event(Cause::Failover, &to));
-    }
 }
 
 /// Returns the guarantee for the jobs in words, and the longest times of a handover.

@@ -111,6 +111,9 @@ fn every_series(metrics: &Metrics) -> SwarmMetrics {
     for cause in [OutageCause::ApiServer, OutageCause::Operators] {
         swarm.count_outage(&Outage { cause, from_ms: 0, to_ms: 1_000, jobs: 0 });
     }
+    // No person restarts a job of a cluster by an order.
+    let causes = Cause::ALL.iter().filter(|it| **it != Cause::ByHand);
+    swarm.set_job_events(&causes.map(|cause| (*cause, 1)).collect());
     for result in RESULTS {
         swarm.count_turn(result, Some(("STATUS", "REASON")));
     }

@@ -8,7 +8,8 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use serde_json::json;
 use swarm_adapters_host::runlog::judge::{self, RunName};
-use swarm_client::api::Swarm;
+use swarm_client::api::{Swarm, SwarmHistory};
+use swarm_core::life::Cause;
 
 use super::session_pool::{Kind, MOUNT, Policy, SessionPool};
 use crate::run_log::{Moment, folder};
@@ -50,6 +51,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let starts = failures.iter().filter(|line| line.event == judge::Event::Start).count();
     ensure!(3 <= starts, "it left after {starts} failures: {}", history.about(FAILS));
     pool.says_so(&first, worker).await?;
+    pool.has_its_life(&first).await?;
     let overlaps = pool.history()?.overlaps()?;
     ensure!(overlaps.is_empty(), "{overlaps:?}");
     Ok(())
@@ -65,6 +67,22 @@ impl SessionPool {
             let worker = runs.get(FAILS).context("nobody runs it")?.worker.clone();
             ensure!(worker != first.trim(), "it runs on {worker}");
             Ok(Some((first.trim().to_owned(), runs)))
+        })
+        .await
+    }
+
+    /// Waits until the history has the crashes of the failing job on its first worker, and its move.
+    async fn has_its_life(&self, first: &str) -> Result<()> {
+        until("the life of the job in the history", || async {
+            let history = self.context.api::<SwarmHistory>().get(&self.name).await?;
+            let lives = history.spec.lives.context("the history has no lives")?;
+            let life = lives.lives().of(FAILS).context("the job has no life")?;
+            let count = |cause| life.counts.get(&cause).copied().unwrap_or_default();
+            let counts = (count(Cause::Crash), count(Cause::Failover));
+            ensure!(3 <= counts.0 && counts.1 == 1, "{life:?}");
+            let crashes = life.events.iter().filter(|event| event.cause == Cause::Crash);
+            ensure!(crashes.map(|event| &event.worker).all(|worker| worker == first), "{life:?}");
+            Ok(Some(()))
         })
         .await
     }

@@ -10,6 +10,8 @@ const NUMBERS: &str = "counters, and numbers of jobs and workers";
 const TIMES: &str = "times, and words of fixed lists";
 const HOLDERS: &str = "names of jobs, workers and sessions, with tokens and numbers";
 const JOBS: &str = "names of jobs";
+const LIVES: &str =
+    "names of jobs and workers, numbers and times, and how runs of a job ended, as in `lastExit`";
 const WHO: &str = "names of jobs and workers";
 const OBJECTS: &str = "names and UIDs of objects";
 const CONDITION: &str = "the message of that condition, see the Swarm";
@@ -189,6 +191,7 @@ pub const PLACES: &[Place] = &[
                 &["episodes[].edits", "episodes[].edits[].atMs", "episodes[].edits[].jobs"],
                 "names of edited jobs",
             ),
+            Shown::new(&["lives"], LIVES),
             Shown::new(
                 &["episodes[].edits[].fields"],
                 "names of edited fields, such as `params.url`; never the values",
@@ -260,6 +263,7 @@ pub const PLACES: &[Place] = &[
                 ],
                 "names of jobs that fail, numbers and times",
             ),
+            Shown::new(&["lives"], LIVES),
             Shown::new(
                 &["failing.worst[].lastExit"],
                 "how such a job ended: the program or the check, with params; never a value of a Secret",
