@@ -85,7 +85,13 @@ async fn nobody_works(context: &Context, name: &str) -> Result<()> {
     until("the Swarm to be healthy", healthy).await?;
     let mut frozen = Vec::new();
     for pod in operator_pods(context).await? {
-        frozen.push(context.cluster.freeze_pod(&pod).await?);
+        // A container that has just ended has no process until the kubelet starts it again.
+        let replica = until("the replica to be frozen", || async {
+            let pods = operator_pods(context).await?;
+            let pod = pods.iter().find(|it| it.name_any() == pod.name_any());
+            Ok(Some(context.cluster.freeze_pod(pod.context("it is gone")?).await?))
+        });
+        frozen.push(replica.await?);
     }
     let since = Instant::now();
     until("the status to say that no operator works", || async {

@@ -24,8 +24,8 @@ const UNNOTICED: Duration = Duration::from_secs(LEASE.as_secs() - 3);
 const LEASE: Duration = Duration::from_secs(20);
 /// The largest number of attempts at a short outage.
 const ATTEMPTS: usize = 5;
-/// An outage that is long enough for every lease to expire.
-const LONG: Duration = Duration::from_secs(LEASE.as_secs() + 3);
+/// An outage that is long enough for every lease to expire, and for a busy machine to stop the jobs.
+const LONG: Duration = Duration::from_secs(LEASE.as_secs() + 10);
 /// The longest time between two renewals of a replica. The recorded outage may be shorter than the measured
 /// one by this time. An idle machine renews every two seconds.
 const RENEWED: Duration = Duration::from_secs(5);
