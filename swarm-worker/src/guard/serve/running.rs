@@ -137,17 +137,16 @@ impl Run {
     ) -> Result<(), String> {
         let is_reached = asked.may_have_reached(self.leader, self.started_at, now);
         let plan = Plan::new(way, now, grace, is_reached);
-        let (mut plan, started) = if let Some(before) = self.plan.take() {
-            (before.hastened(&plan), Ok(None))
-        } else {
-            let started = self.started_command(&plan);
-            (plan, started)
-        };
-        let started = started.map(|command| self.command = command);
+        if let Some(before) = self.plan.take() {
+            // The command of the first stop goes on.
+            self.plan = Some(before.hastened(&plan));
+            return Ok(());
+        }
+        let started = self.started_command(&plan).map(|command| self.command = command);
+        let plan = self.plan.insert(plan);
         if started.is_err() {
             plan.command_failed();
         }
-        self.plan = Some(plan);
         started
     }
 

@@ -166,6 +166,22 @@ fn a_command_is_killed_with_the_job_when_the_time_is_over() {
 }
 
 #[test]
+fn a_second_stop_leaves_the_command_of_the_first_one_what_it_is() {
+    let mut guard = started("second", CLIENT);
+    // A process of the job would have the whole time to end.
+    let script = "trap '' TERM; touch $0.runs; while [ ! -e $0.go ]; do sleep 0.01; done; \
+                  touch $0.done; while :; do sleep 0.01; done";
+    let way = by_command(&guard, script);
+    stop(&mut guard, NEVER_MS, &way);
+    until("it runs", || guard.path("j.runs").exists().then_some(()));
+    stop(&mut guard, NEVER_MS, &way);
+    std::fs::write(guard.path("j.go"), "").unwrap();
+    assert_eq!(guard.reply(), joined("j", r#"{"code":0}"#));
+    assert_eq!(guard.processes().len(), 1, "the guard");
+    guard.end();
+}
+
+#[test]
 fn a_command_ends_with_its_guard() {
     let mut guard = started("with-guard", CLIENT);
     let seconds = seconds(609);
