@@ -87,10 +87,11 @@ impl Events {
 
     /// Queues an event for the operator.
     pub fn emit(&self, event: Event) {
-        if let Sink::Lives(lives) = &self.0 {
-            lives.learn(&event);
-        }
-        let Some(shared) = self.operator() else { return };
+        let shared = match &self.0 {
+            Sink::Nothing => return,
+            Sink::Lives(lives) => return lives.learn(&event),
+            Sink::Operator(shared) => shared,
+        };
         let mut queue = shared.lock();
         if queue.is_closed {
             return;

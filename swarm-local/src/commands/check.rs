@@ -1,6 +1,6 @@
 //! `check`: whether this machine can run pools, and whether the present ones are sound.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -149,14 +149,14 @@ async fn judge_groups(pools: &Pools) -> (Outcome, String) {
     for (dir, _) in &pools.running {
         let pool = Pool { dir: dir.clone() };
         if let Ok(Some(operator)) = pool.operator().await {
-            all.push((pool.shown(), job_groups::delegated_to(operator.pid())));
+            all.push((pool.shown(), job_groups::delegated_to(operator.pid()).map(drop)));
         }
     }
     if all.is_empty() {
-        all.push(("a pool of this shell".to_owned(), JobGroups::find().map(|_| PathBuf::new())));
+        all.push(("a pool of this shell".to_owned(), JobGroups::find().map(drop)));
     }
     let said = all.into_iter().map(|(pool, found)| match found {
-        Ok(_) => format!("{pool} has one for each job, which also ends programs that became root"),
+        Ok(()) => format!("{pool} has one for each job, which also ends programs that became root"),
         Err(reason) => format!("{pool} has none: {reason}"),
     });
     (Outcome::Good, said.collect::<Vec<_>>().join("; "))

@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_clock_before_the_build_is_named_if_the_state_is_new() {
         assert_eq!(of_clock(BUILT_UNIX_S, true), None);
-        assert_eq!(of_clock(0, false), None, "the state has the tokens of before");
+        assert_eq!(of_clock(0, false), None, "the state has its earlier tokens");
         let sentence = of_clock(0, true).unwrap();
         assert!(
             sentence.starts_with("the clock of this machine says 1970-01-01, and"),

@@ -132,8 +132,8 @@ impl Guard {
     }
 
     /// Runs a job until it ends by itself or `stop` is cancelled, and returns when none of its
-    /// processes is left. `how` tells then how it is stopped. No other job with the same name may run at that time. The future must not
-    /// be dropped before it completes.
+    /// processes is left. `how` says how it is stopped once `stop` is cancelled. No other job with the
+    /// same name may run at that time. The future must not be dropped before it completes.
     ///
     /// # Errors
     ///

@@ -102,8 +102,8 @@ impl Surroundings {
     }
 
     /// Returns sentences about a program that gets other rights than this user has, and about a
-    /// niceness that the program does not get. The kernel ends a control group with
-    /// processes of any rights.
+    /// niceness that the program does not get. The kernel ends a control group with processes of any
+    /// rights.
     pub(super) fn warning(&self, argv: &[String], has_group: bool) -> Option<String> {
         let program = argv.first().map(String::as_str).unwrap_or_default();
         let rights = || needs::other_rights(program, self.dir.as_deref(), &self.path());

@@ -30,13 +30,7 @@ impl Serving {
     /// Reports the programs next to jobs that have ended.
     pub(super) fn probes_ended(&mut self) {
         for (job, run) in &mut self.runs {
-            let Some(pid) = run.probe else { continue };
-            let end = match waitpid(Some(pid), WaitOptions::NOHANG) {
-                Ok(None) => continue,
-                Ok(Some((_, status))) => end_of(status),
-                // It cannot be waited for, so its end stays unknown.
-                Err(_) => End::Unknown,
-            };
+            let Some(end) = run.probe.and_then(reaped) else { continue };
             run.probe = None;
             self.outbox.reply(Reply::Probed { job: job.to_string(), end });
         }
@@ -46,12 +40,7 @@ impl Serving {
     pub(super) fn commands_ended(&mut self) {
         let mut is_any = false;
         for (job, run) in &mut self.runs {
-            let Some(pid) = run.command else { continue };
-            let end = match waitpid(Some(pid), WaitOptions::NOHANG) {
-                Ok(None) => continue,
-                Ok(Some((_, status))) => end_of(status),
-                Err(_) => End::Unknown,
-            };
+            let Some(end) = run.command.and_then(reaped) else { continue };
             (run.command, is_any) = (None, true);
             let has_failed = !end.is_success() && !run.is_killed;
             if has_failed && run.command_failed() {
@@ -221,6 +210,16 @@ fn may_lack_memory(ended: &WaitIdStatus) -> bool {
     match (ended.exit_status(), ended.terminating_signal()) {
         (Some(code), _) => code != 0,
         (None, signal) => signal == Some(Signal::KILL.as_raw()),
+    }
+}
+
+/// Reaps a child, and returns its end; `None` while it runs. A child that cannot be waited for has an
+/// unknown end.
+fn reaped(child: Pid) -> Option<End> {
+    match waitpid(Some(child), WaitOptions::NOHANG) {
+        Ok(None) => None,
+        Ok(Some((_, status))) => Some(end_of(status)),
+        Err(_) => Some(End::Unknown),
     }
 }
 
