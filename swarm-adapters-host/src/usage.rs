@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_group_of_this_process_uses_memory() {
-        let group = rustix::process::getpgrp().as_raw_nonzero().get();
+        let group = nix::unistd::getpgrp().as_raw();
         let usage = Usage::of_groups().unwrap()[&group];
         assert!(1 << 20 < usage.memory_bytes, "{usage:?}");
     }

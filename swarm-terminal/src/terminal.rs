@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{IsTerminal as _, stdout};
 
-use rustix::process::getpgrp;
+use nix::unistd::getpgrp;
 #[cfg(feature = "screen")]
 use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::{Winsize, tcgetpgrp, tcgetwinsize};
@@ -24,7 +24,7 @@ pub fn can_draw() -> bool {
     let is_known = size().is_some_and(|size| 0 < size.ws_col && 0 < size.ws_row);
     let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
     // A terminal that controls no session has no foreground process.
-    let is_ours = tcgetpgrp(stdout()).is_ok_and(|group| group == getpgrp());
+    let is_ours = tcgetpgrp(stdout()).is_ok_and(|group| group.as_raw_pid() == getpgrp().as_raw());
     let is_nobodys = tcgetpgrp(stdout()).is_err();
     cfg!(feature = "screen") && is_known && !is_dumb && (is_ours || is_nobodys)
 }

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, getpid, getsid, waitid, waitpid,
-};
+use nix::unistd::{self, getpgid, getsid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, waitid, waitpid};
 use swarm_adapters_host::caller::MOUNT_PROC;
 use swarm_adapters_host::channel::HeldProcess;
 use swarm_view::held::{self, Held};
@@ -80,9 +79,10 @@ pub(crate) fn hidden_child(pid: i32) -> Option<Process> {
     let id = Pid::from_raw(pid)?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let is_zombie = waitid(WaitId::Pid(id), options).ok()?.is_some();
-    let group = getpgid(Some(id)).map_or(0, Pid::as_raw_pid);
+    let asked = Some(unistd::Pid::from_raw(pid));
+    let group = getpgid(asked).map_or(0, unistd::Pid::as_raw);
+    let session = getsid(asked).map_or(0, unistd::Pid::as_raw);
     let (parent, started) = (getpid().as_raw_pid(), STARTED_UNKNOWN);
-    let session = getsid(Some(id)).map_or(0, Pid::as_raw_pid);
     Some(Process { pid: id, parent, group, session, is_zombie, started })
 }
 

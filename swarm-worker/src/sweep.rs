@@ -18,10 +18,10 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
+use nix::unistd::getpgrp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal,
-    waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
 use tokio::task::spawn_blocking;
 
@@ -185,7 +185,7 @@ pub(crate) async fn end_adopted(since: u64) -> io::Result<usize> {
 
 /// Returns the adopted processes, each pinned.
 fn adopted(since: u64) -> io::Result<Vec<(OwnedFd, ())>> {
-    let group = getpgrp().as_raw_nonzero().get();
+    let group = getpgrp().as_raw();
     let is_adopted = |process: &procs::Process| {
         process.group != group
             && since <= process.started

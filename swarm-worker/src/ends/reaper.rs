@@ -6,9 +6,10 @@ use std::os::fd::AsFd as _;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use nix::unistd::getpgrp;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpgrp, getpid, pidfd_open, pidfd_send_signal, set_child_subreaper,
+    Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal, set_child_subreaper,
 };
 use swarm_adapters_host::channel::HeldProcess;
 use tokio::process::Child;
@@ -155,7 +156,7 @@ impl Reaper {
             }
             let named = procs::value(pid, INSTANCE).filter(|instance| ends.knows(instance));
             // This process starts workers in groups of their own, and everything else in its own.
-            if child.group == getpgrp().as_raw_pid() && named.is_none() {
+            if child.group == getpgrp().as_raw() && named.is_none() {
                 continue;
             }
             if !(child.is_zombie && is_reaped(pid)) {

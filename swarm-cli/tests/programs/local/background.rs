@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use rustix::process::{Pid, Signal, getsid};
+use nix::unistd::{self, getsid};
+use rustix::process::Signal;
 
 use crate::local::operator::{Machine, signal, until};
 
@@ -74,7 +75,8 @@ fn a_pool_runs_in_the_background_and_keeps_nothing_of_its_caller() {
     let log = machine.path().join("swarm/recorders/logs/operator.log");
     let nothing = PathBuf::from("/dev/null");
     assert_eq!([stream(0), stream(1), stream(2)], [nothing.clone(), nothing, log.clone()]);
-    assert_eq!(getsid(Pid::from_raw(pid)).unwrap().as_raw_nonzero().get(), pid);
+    let id = unistd::Pid::from_raw(pid);
+    assert_eq!(getsid(Some(id)).unwrap(), id);
     // The first question after the start has the final answer.
     let (status, _, code) = ran(&machine, &["status", "recorders"]);
     assert!(code == Some(0) && status.contains("recorders: Settled"), "{status}");

@@ -51,14 +51,16 @@ impl Line {
         Self::spawned(name, command, Some(lock))
     }
 
-    /// Starts a guard of a user other than root. Its `/proc` hides processes that the user may not read.
+    /// Starts a guard of a user other than root in a PID namespace, so that its session and its group are
+    /// outside of the namespace. Its `/proc` hides processes that the user may not read.
     /// Returns `None` if the user who runs the test may not do that.
     pub(crate) fn start_with_hidepid(name: &str) -> Option<Self> {
         let (dir, program) = with_program();
         let script = format!("mount -t proc -o hidepid=2 proc /proc && exec {AS_NOBODY} \"$@\"");
         let within = |words: &[&str]| {
             let mut command = Command::new("unshare");
-            command.args(["--mount", "sh", "-c", &script, "sh"]).args(words);
+            command.args(["--mount", "--pid", "--fork", "--kill-child"]);
+            command.args(["sh", "-c", &script, "sh"]).args(words);
             command
         };
         let can = within(&["true"]).stderr(Stdio::null()).status();
