@@ -13,7 +13,7 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use swarm_client::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmHistory, SwarmHistorySpec};
-use swarm_core::history::{Begin, Episode, Recorder};
+use swarm_core::history::{Begin, Episode, JobMove, Recorder};
 use swarm_core::life::Counts;
 use swarm_core::ports::StoreError;
 use swarm_core::{JobName, Ledger};
@@ -151,23 +151,34 @@ impl Histories {
         self.news.notify_one();
     }
 
-    /// Takes the reports of workers about the lives of jobs, after [`note`](Self::note). Returns the
-    /// number of events, by cause, of the Swarm in this process.
+    /// Takes the reports of workers about the lives of jobs. Returns the jobs that fail; none before the
+    /// first [`note`](Self::note).
     pub(crate) fn live(
         &self,
         turn: &Turn<'_>,
         reports: lives::Reports,
         ledger: &Ledger,
         runs: impl Fn(&JobName) -> bool,
-    ) -> Counts {
+    ) -> lives::Carried {
         let (uid, now_ms) = (turn.swarm.uid().unwrap_or_default(), unix_time_us() / 1_000);
         let taken = self.with(&uid, |history| {
             history.lives.take(now_ms, reports);
             history.lives.follow(now_ms, ledger, runs);
-            history.lives.learned()
+            history.lives.carried(now_ms)
         });
         self.news.notify_one();
         taken.unwrap_or_default()
+    }
+
+    /// Counts the moves of jobs that failed on their workers, after [`note`](Self::note). Returns the
+    /// number of events, by cause, of the Swarm in this process.
+    pub(crate) fn failed_over(&self, turn: &Turn<'_>, moves: &[JobMove]) -> Counts {
+        let (uid, now_ms) = (turn.swarm.uid().unwrap_or_default(), unix_time_us() / 1_000);
+        let counts = self.with(&uid, |history| {
+            history.lives.failed_over(now_ms, moves);
+            history.lives.learned()
+        });
+        counts.unwrap_or_default()
     }
 
     /// Forgets a Swarm that was deleted or belongs to another replica.

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use swarm_core::handover::{Cell, SessionId};
 use swarm_core::history::JobMove;
-use swarm_core::life::{Counts, Lives, SummedLives};
-use swarm_core::{JobName, Ledger};
+use swarm_core::life::{Counts, Life, Lives, SummedLives};
+use swarm_core::{FailingJob, FailingState, JobName, Ledger};
 
 /// The largest number of jobs in a pool that keeps all lives. In a larger pool only failing jobs get one.
 const JOBS_MAX: usize = 200;
@@ -32,8 +33,17 @@ pub(crate) struct Reports {
     known: BTreeSet<String>,
     /// The number of jobs of the Swarm.
     jobs: usize,
-    /// The moves that were granted in this turn.
+    /// The moves that were granted in these turns.
     moves: Vec<JobMove>,
+}
+
+/// Jobs that fail by their lives, also without a report of their present workers.
+#[derive(Default)]
+pub(crate) struct Carried {
+    /// The jobs, and the workers of their last ends.
+    pub(crate) jobs: Vec<(FailingJob, String)>,
+    /// The time until the first of them does not fail any more, if it runs on.
+    pub(crate) well_in: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -48,11 +58,7 @@ struct Report {
 impl Reports {
     /// Collects the reports of all sessions. They acted by the ledger `before` the turn.
     /// O(sessions + jobs with a life).
-    pub(crate) fn of(
-        lives: &BTreeMap<SessionId, Arc<Lives>>,
-        before: &Ledger,
-        moves: &[JobMove],
-    ) -> Self {
+    pub(crate) fn of(lives: &BTreeMap<SessionId, Arc<Lives>>, before: &Ledger) -> Self {
         let slots = before.sessions();
         let worker = |session: &SessionId| {
             let record = slots.get(session).and_then(|slot| before.slots.get(slot));
@@ -68,7 +74,7 @@ impl Reports {
             of_sessions: reports.collect(),
             known: lives.keys().map(ToString::to_string).collect(),
             jobs: before.cells.jobs.len(),
-            moves: moves.to_vec(),
+            moves: Vec::new(),
         }
     }
 }
@@ -116,6 +122,35 @@ impl Kept {
         summed.failed_over(now_ms, &moves);
         summed.retain(|session| known.contains(session), |_| true);
         summed.limit(now_ms, JOBS_MAX, BYTES_MAX);
+    }
+
+    /// Counts the moves of jobs that failed on their workers, after the reports of the turn.
+    pub(super) fn failed_over(&mut self, now_ms: u64, moves: &[JobMove]) {
+        match (&mut self.summed, &mut self.waiting) {
+            (Some(summed), _) => summed.failed_over(now_ms, moves),
+            (None, Some(waiting)) => waiting.moves.extend_from_slice(moves),
+            (None, None) => {}
+        }
+    }
+
+    /// Returns the jobs that fail. O(jobs with a life).
+    pub(super) fn carried(&self, now_ms: u64) -> Carried {
+        let Some(summed) = &self.summed else { return Carried::default() };
+        let lives = summed.lives();
+        let job = |(job, life): (&JobName, &Life)| {
+            let fails = life.failing.as_ref()?;
+            let failing = FailingJob {
+                job: job.clone(),
+                state: FailingState::Restarting,
+                restarts: life.restarts,
+                since_unix_s: fails.since_ms / 1_000,
+                last_exit: fails.exit.clone(),
+                last_output: Vec::new(),
+            };
+            Some((failing, fails.worker.clone()))
+        };
+        let jobs = lives.failing(now_ms).filter_map(job).collect();
+        Carried { jobs, well_in: lives.well_in(now_ms).map(Duration::from_millis) }
     }
 
     /// Follows the jobs with a life in the ledger after a turn. `runs` returns whether the grant of a job

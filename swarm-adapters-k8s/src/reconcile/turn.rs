@@ -96,6 +96,8 @@ pub(crate) struct Carried {
     pub(crate) rollout: RolloutReport,
     /// The time until sessions are checked again.
     pub(crate) requeue_after: Option<Duration>,
+    /// The time until the first failing job that moved does not fail any more.
+    pub(crate) well_in: Option<Duration>,
     /// The time until the pool shrinks, if nothing changes.
     pub(crate) scale_in: Option<Duration>,
     /// The number of workers that the jobs need.
@@ -207,8 +209,8 @@ impl<'a> Stages<'a> {
         let Self { services, turn, memory, .. } = self;
         let Resolved { mut pool, desired, complaint } = resolved;
         let Carried { decided, observed, progress, refreshed, sessions, trouble, .. } = carried;
-        let Carried { requeue_after, scale_in, need, alarm, silence, rollout, episode, .. } =
-            carried;
+        let Carried { requeue_after, well_in, scale_in, need, alarm, .. } = carried;
+        let Carried { silence, rollout, episode, .. } = carried;
         let complaint = kept.complaint.or(complaint);
         let unbound = silence.misfit.as_ref().map(|it| it.message.clone());
         pool.trouble = trouble.or(unbound);
@@ -227,7 +229,7 @@ impl<'a> Stages<'a> {
         let removal = memory.jobs.listed.announced(&diff(turn, &decided));
         let (removed, shown_for) = memory.jobs.listed.shown().unzip();
         let others = [kept.requeue_after, rest, contest_ends, silence.requeue_after, shown_for];
-        let next = next.chain(others).flatten().min();
+        let next = next.chain(others).chain([well_in]).flatten().min();
         let scaling = memory.pool.scaling.contest(turn.swarm, &pool);
         let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
         let done = Done {
@@ -330,7 +332,11 @@ impl<'a> Stages<'a> {
         let has_failed_over = self.memory.sessions.observe_failures(clock::now(), planned, ledger);
         let mut sessions =
             self.memory.sessions.report(ledger, summary, &observed.ages, planned.policy);
-        self.memory.sessions.count_phases(&decided, planned.replication, &mut sessions);
+        self.memory.sessions.acknowledge(&decided);
+        let carried = self.learn_lives(&decided);
+        let well_in = carried.well_in;
+        sessions.carry(&decided.decision, carried.jobs);
+        self.memory.sessions.count_phases(&decided.decision, planned.replication, &mut sessions);
         // A worker of an earlier version reports the output of jobs even if the Swarm hides it.
         let sessions = sessions.with_output(swarm.spec.output());
         let known = &self.memory.sessions;
@@ -357,7 +363,8 @@ impl<'a> Stages<'a> {
         self.memory.reports.counted.set(sessions.living, progress.jobs.releasing, failing);
         let (episode, moves) = self.record(&decided, planned, &observed, progress.is_settled());
         self.record_outages(ledger, planned.policy, sessions.lease).await;
-        self.record_lives(&decided, &moves);
+        let events = services.histories.failed_over(&self.turn, &moves);
+        self.memory.reports.metrics.set_job_events(&events);
         let shrink = Shrink { wanted: planned.replicas, replicas: decided.decision.replicas };
         if !self.scale(pool, &slots, shrink).await? {
             let soon = refreshed.requeue_after.into_iter().chain([CHANGED_RETRY]);
@@ -382,6 +389,7 @@ impl<'a> Stages<'a> {
             silence,
             rollout,
             requeue_after,
+            well_in,
             scale_in,
             need,
             alarm,
@@ -412,14 +420,14 @@ impl<'a> Stages<'a> {
         (recorded.episode, recorded.moves)
     }
 
-    /// Records what sessions report about the lives of their jobs.
-    fn record_lives(&mut self, decided: &swarm_core::Turn, moves: &[JobMove]) {
+    /// Takes what sessions report about the lives of their jobs. Returns the jobs that fail.
+    fn learn_lives(&mut self, decided: &swarm_core::Turn) -> lives::Carried {
         let Self { services, turn, memory, .. } = self;
-        let Memory { sessions, reports, .. } = &mut **memory;
+        let sessions = &memory.sessions;
         let (before, ledger) = (&decided.before, &decided.decision.ledger);
         let runs = |job: &JobName| !sessions.unacknowledged().has(job);
-        let told = lives::Reports::of(&sessions.lives, before, moves);
-        reports.metrics.set_job_events(&services.histories.live(turn, told, ledger, runs));
+        let told = lives::Reports::of(&sessions.lives, before);
+        services.histories.live(turn, told, ledger, runs)
     }
 
     /// Records the outages since the last turn. All sessions of `Exclusive` stop their jobs once their

@@ -1,11 +1,13 @@
 //! The report about the sessions of a Swarm, for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use swarm_core::handover::{Cell, Policy, SessionId, TWO_CLOCKS_MARGIN, Watch};
-use swarm_core::{Failing, JobName, JobPhase, Ledger, Phases, Replication, Slot, Turn};
+use swarm_core::{
+    Decision, Failing, FailingJob, JobName, JobPhase, Ledger, Phases, Replication, Slot, Turn,
+};
 
 use super::{KnownSessions, SessionSummary};
 use crate::clock;
@@ -69,19 +71,23 @@ impl KnownSessions {
         report
     }
 
-    /// Counts the jobs that run, and the jobs that are granted and not known to run: their grants are
-    /// not acknowledged, or their workers are silent. O(jobs · log jobs).
-    pub(crate) fn count_phases(
-        &mut self,
-        decided: &Turn,
-        replication: Replication,
-        report: &mut SessionReport,
-    ) {
+    /// Notes which grants are acknowledged after a turn. O(jobs · log jobs).
+    pub(crate) fn acknowledge(&mut self, decided: &Turn) {
         let Turn { decision, granted, .. } = decided;
         let ledger = &decision.ledger;
         let acknowledged =
             |session: &SessionId, job: &str| self.overseer.acknowledged(ledger, session, job);
         self.unacknowledged.observe(ledger, granted, acknowledged);
+    }
+
+    /// Counts the jobs that run, and the jobs that are granted and not known to run: their grants are
+    /// not acknowledged, or their workers are silent. O(jobs · log jobs).
+    pub(crate) fn count_phases(
+        &self,
+        decision: &Decision,
+        replication: Replication,
+        report: &mut SessionReport,
+    ) {
         let worst = report.failing.iter().flat_map(|(_, failing)| &failing.worst);
         let failing = worst.map(|it| it.job.clone()).collect();
         let (unacknowledged, failing) = (&self.unacknowledged, &failing);
@@ -129,6 +135,44 @@ impl KnownSessions {
             StillStopping { job: job.to_string(), worker, since: *since }
         });
         report.slowest = slowest.collect();
+    }
+}
+
+impl SessionReport {
+    /// Adds the jobs that fail though no worker reports them, since they moved or their workers were
+    /// replaced. Each one comes with the worker of its last end. O(jobs · log jobs), if any fail.
+    pub(crate) fn carry(&mut self, decision: &Decision, carried: Vec<(FailingJob, String)>) {
+        if carried.is_empty() {
+            return;
+        }
+        let ledger = &decision.ledger;
+        let slots = ledger.sessions();
+        let named = self.failing.iter().flat_map(|(_, it)| &it.worst);
+        let named: BTreeSet<_> = named.map(|it| it.job.clone()).collect();
+        for (failing, last) in carried.into_iter().filter(|(it, _)| !named.contains(&it.job)) {
+            let worker = match ledger.cells.jobs.get(&failing.job).map(|record| &record.cell) {
+                Some(Cell::Granted { session, .. } | Cell::Releasing { session, .. }) => {
+                    worker(ledger, &slots, session)
+                }
+                Some(Cell::Free { .. } | Cell::Hold { .. })
+                    if !decision.plan.unassigned.contains_key(&failing.job) =>
+                {
+                    last
+                }
+                // A job of all workers fails where its workers say so, and no other job runs.
+                _ => continue,
+            };
+            let reported = self.failing.iter_mut().find(|(name, _)| *name == worker);
+            match reported {
+                // The worker counts more jobs than it names, and may count this one.
+                Some((_, it)) if it.worst.len() < it.count => {}
+                Some((_, it)) => {
+                    it.count += 1;
+                    it.worst.push(failing);
+                }
+                None => self.failing.push((worker, Failing { count: 1, worst: vec![failing] })),
+            }
+        }
     }
 }
 
@@ -192,7 +236,9 @@ fn held(
 mod tests {
     use swarm_core::handover::{Ack, LeaseTerms};
     use swarm_core::overseer::{Fact, LeaseFacts, Overseer, PoolFacts};
-    use swarm_core::{Desired, Observed, Presence, WorkerSeen, decide, jobs};
+    use swarm_core::{
+        Desired, FailingState, Observed, Presence, Unassigned, WorkerSeen, decide, jobs,
+    };
 
     use super::*;
 
@@ -222,9 +268,49 @@ mod tests {
         for (age_s, expected) in [(0, (2, 0)), (16, (2, 0)), (17, (0, 2)), (60, (0, 2))] {
             let (mut known, decided) = heard(age_s).await;
             let mut report = SessionReport::default();
-            known.count_phases(&decided, Replication::One, &mut report);
+            known.acknowledge(&decided);
+            known.count_phases(&decided.decision, Replication::One, &mut report);
             assert_eq!((report.running, report.published), expected, "after {age_s} s");
         }
+    }
+
+    fn failing(job: &str) -> FailingJob {
+        let job = job.parse().unwrap();
+        let (since_unix_s, last_exit) = (7, "ended with exit code 3".to_owned());
+        let (state, restarts) = (FailingState::Restarting, 4);
+        FailingJob { job, state, restarts, since_unix_s, last_exit, last_output: Vec::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_has_moved_fails_until_its_life_says_that_it_runs_well() {
+        let (mut known, mut decided) = heard(0).await;
+        known.acknowledge(&decided);
+        let counted = |report: &mut SessionReport, decided: &Turn| {
+            report.carry(&decided.decision, vec![(failing("a"), "w-9".to_owned())]);
+            known.count_phases(&decided.decision, Replication::One, report);
+            (report.running, report.failing_jobs(), report.failing[0].0.clone())
+        };
+        let w_0 = "w-0".to_owned();
+        let report = SessionReport::default;
+        assert_eq!(counted(&mut report(), &decided), (1, 1, w_0.clone()));
+        // Its worker reports it by itself, or may count it with the jobs that it does not name.
+        let one = |count, job| (w_0.clone(), Failing { count, worst: vec![failing(job)] });
+        for (reported, expected) in [(one(1, "a"), (1, 1)), (one(2, "b"), (0, 2))] {
+            let mut report = SessionReport { failing: vec![reported], ..report() };
+            let (running, failing, _) = counted(&mut report, &decided);
+            assert_eq!((running, failing), expected);
+        }
+        let mut both = SessionReport { failing: vec![one(1, "b")], ..report() };
+        assert_eq!(counted(&mut both, &decided), (0, 2, w_0));
+
+        // On its way to the next worker it fails, and a job that is not wanted does not.
+        let record = decided.decision.ledger.cells.jobs.get_mut("a").unwrap();
+        record.cell = Cell::Free { token: record.cell.token() };
+        assert_eq!(counted(&mut report(), &decided), (1, 1, "w-9".to_owned()));
+        decided.decision.plan.unassigned.insert("a".parse().unwrap(), Unassigned::Suspended);
+        let mut silent = report();
+        silent.carry(&decided.decision, vec![(failing("a"), "w-9".to_owned())]);
+        assert_eq!(silent.failing, []);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::ListParams;
+use kube::api::{Api, ListParams};
+use kube::runtime::wait::await_condition;
 use serde_json::json;
 use swarm_adapters_host::runlog::judge::{self, RunName};
-use swarm_client::api::{Swarm, SwarmHistory};
+use swarm_client::api::{Swarm, SwarmHistory, SwarmStatus};
 use swarm_core::life::Cause;
 
 use super::session_pool::{Kind, MOUNT, Policy, SessionPool};
@@ -36,6 +37,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     pool.says = json!({"command": ["sh", "-c", script], "restart": {"failover": 3}});
     let mark = Moment::now();
     pool.apply().await?;
+    let recovery = tokio::spawn(recovery(context.api::<Swarm>(), pool.name.clone()));
     let (first, runs) = pool.leaves_its_first_worker().await?;
     let worker = &runs[FAILS].worker;
     context.laps.lap(format!("{FAILS} left {first} for {worker}"));
@@ -52,9 +54,21 @@ pub(super) async fn run(context: Context) -> Result<()> {
     ensure!(3 <= starts, "it left after {starts} failures: {}", history.about(FAILS));
     pool.says_so(&first, worker).await?;
     pool.has_its_life(&first).await?;
+    let status = recovery.await??;
+    ensure!(status.running == 7, "the status has no failing job, but one does not run: {status:?}");
     let overlaps = pool.history()?.overlaps()?;
     ensure!(overlaps.is_empty(), "{overlaps:?}");
     Ok(())
+}
+
+/// Waits until a job fails, and returns the first later status without a failing job.
+async fn recovery(swarms: Api<Swarm>, name: String) -> Result<SwarmStatus> {
+    let fails = |swarm: Option<&Swarm>| {
+        swarm.and_then(|swarm| swarm.status.as_ref()).is_some_and(|status| 0 < status.failing)
+    };
+    await_condition(swarms.clone(), &name, fails).await?;
+    let swarm = await_condition(swarms, &name, |swarm: Option<&Swarm>| !fails(swarm)).await?;
+    swarm.and_then(|swarm| swarm.status).context("the Swarm has no status any more")
 }
 
 impl SessionPool {
