@@ -175,6 +175,11 @@ manifests:
 bless-prose:
     VALE="$(.ci/tool vale)" cargo run --quiet --locked -p swarm-prose -- bless
 
+# Write the list of all messages, after a sentence in the code was reworded.
+[group('write what is generated')]
+bless-messages:
+    UPDATE=1 cargo test --quiet --locked -p swarm-prose messages::
+
 # Regenerate the lists of the libraries' public API, after an intended change.
 [group('write what is generated')]
 bless-api:

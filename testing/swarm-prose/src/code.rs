@@ -34,9 +34,8 @@ pub(crate) fn blocks(source: &str, language: Language, literals: Literals) -> Ve
             Part::Quoted(text) | Part::Raw(text) => {
                 blocks.extend(comment.finish());
                 let is_message = literals == Literals::Read && !tests.inside();
-                let escapes =
-                    if matches!(part, Part::Raw(_)) { Escapes::None } else { Escapes::Backslash };
-                blocks.extend(is_message.then(|| literal(line, text, escapes)).flatten());
+                blocks
+                    .extend(is_message.then(|| literal(line, text, Escapes::of(&part))).flatten());
             }
         }
     }
@@ -86,9 +85,15 @@ fn block_comment(first: usize, comment: &str) -> Vec<(usize, &str)> {
 
 /// Whether a backslash in a literal has a meaning.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Escapes {
+pub(crate) enum Escapes {
     None,
     Backslash,
+}
+
+impl Escapes {
+    pub(crate) fn of(literal: &Part<'_>) -> Self {
+        if matches!(literal, Part::Raw(_)) { Self::None } else { Self::Backslash }
+    }
 }
 
 /// A string literal as text, or `None` if it is not a sentence. `X` replaces a placeholder.
@@ -100,7 +105,11 @@ fn literal(first: usize, literal: &str, escapes: Escapes) -> Option<Vec<Line>> {
         let (piece, length) = piece(rest, escapes);
         let (read, after) = rest.split_at(length.min(rest.len()));
         match piece {
+            // Markdown would read a tag, which Vale leaves out.
+            Piece::Text("<") => line.push(source, "("),
+            Piece::Text(">") => line.push(source, ")"),
             Piece::Text(text) => line.push(source, text),
+            Piece::Placeholder | Piece::Code => line.push(source, "X"),
             Piece::Break => lines.push(std::mem::take(&mut line)),
         }
         source += read.matches('\n').count();
@@ -116,13 +125,17 @@ fn literal(first: usize, literal: &str, escapes: Escapes) -> Option<Vec<Line>> {
 }
 
 /// The meaning of a piece of a literal.
-enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     Text(&'a str),
+    /// A pair of braces, and the argument between them.
+    Placeholder,
+    /// An escape with the number of a character.
+    Code,
     Break,
 }
 
 /// The first piece of a literal, and its length in bytes.
-fn piece(rest: &str, escapes: Escapes) -> (Piece<'_>, usize) {
+pub(crate) fn piece(rest: &str, escapes: Escapes) -> (Piece<'_>, usize) {
     let length = rest.chars().next().map_or(0, char::len_utf8);
     let first = &rest[..length];
     let is_doubled = rest[length..].starts_with(first);
@@ -131,12 +144,9 @@ fn piece(rest: &str, escapes: Escapes) -> (Piece<'_>, usize) {
         "\\" if escapes == Escapes::Backslash => escape(rest),
         "{" | "}" if is_doubled => (Piece::Text(first), 2),
         "{" => match rest[1..].find(['{', '}', '\n']) {
-            Some(end) if rest[1 + end..].starts_with('}') => (Piece::Text("X"), end + 2),
+            Some(end) if rest[1 + end..].starts_with('}') => (Piece::Placeholder, end + 2),
             _ => (Piece::Text(first), 1),
         },
-        // Markdown would read a tag, which Vale leaves out.
-        "<" => (Piece::Text("("), 1),
-        ">" => (Piece::Text(")"), 1),
         _ => (Piece::Text(first), length),
     }
 }
@@ -148,36 +158,41 @@ fn escape(rest: &str) -> (Piece<'_>, usize) {
         "\n" => (Piece::Text(""), rest.len() - rest[1..].trim_start().len()),
         "n" => (Piece::Break, 2),
         "t" | "r" | "0" => (Piece::Text(" "), 2),
-        "x" => (Piece::Text("X"), 4),
-        "u" => (Piece::Text("X"), rest.find('}').map_or(2, |end| end + 1)),
+        "x" => (Piece::Code, 4),
+        "u" => (Piece::Code, rest.find('}').map_or(2, |end| end + 1)),
         _ => (Piece::Text(escaped), 1 + escaped.len()),
     }
 }
 
 /// Whether a literal has enough words for a sentence. A path in code, such as `a::b`, is not one.
 fn is_sentence(lines: &[Line]) -> bool {
+    let is_path = |line: &Line| line.text().contains("::");
+    let count = lines.iter().map(|line| words(line.text())).sum::<usize>();
+    count >= FEWEST_WORDS && !lines.iter().any(is_path)
+}
+
+/// Counts the words of a text. A name with other characters than letters is not one.
+pub(crate) fn words(text: &str) -> usize {
     let is_word = |word: &&str| {
         let word = word.trim_matches(|character: char| character.is_ascii_punctuation());
         let is_letter = |character: char| character.is_alphabetic() || "'-".contains(character);
         word.chars().count() >= 2 && word.chars().all(is_letter)
     };
-    let words = |line: &Line| line.text().split_whitespace().filter(is_word).count();
-    let is_path = |line: &Line| line.text().contains("::");
-    lines.iter().map(words).sum::<usize>() >= FEWEST_WORDS && !lines.iter().any(is_path)
+    text.split_whitespace().filter(is_word).count()
 }
 
 /// Follows the code between texts, to know where it is compiled for tests only.
 #[derive(Default)]
-struct TestCode {
-    /// The code since the last statement or brace.
-    item: String,
+pub(crate) struct TestCode {
+    /// The code since the last statement or brace, without whitespace.
+    pub item: String,
     depth: usize,
     /// The depth of the outermost braces that belong to tests.
     tests: Option<usize>,
 }
 
 impl TestCode {
-    fn read(&mut self, character: char) {
+    pub(crate) fn read(&mut self, character: char) {
         match character {
             '{' => {
                 self.depth += 1;
@@ -199,11 +214,11 @@ impl TestCode {
         }
     }
 
-    fn inside(&self) -> bool {
+    pub(crate) fn inside(&self) -> bool {
         self.tests.is_some()
     }
 
-    fn is_test(&self) -> bool {
+    pub(crate) fn is_test(&self) -> bool {
         ["#[cfg(test)]", "#[cfg(all(test,", "#[test]"].iter().any(|it| self.item.contains(it))
     }
 }

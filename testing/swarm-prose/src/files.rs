@@ -52,7 +52,7 @@ fn page(file: &str, kind: Kind, text: &str) -> Page {
 }
 
 /// The files that git knows or would add, sorted.
-fn listed(root: &Path) -> Result<Vec<String>> {
+pub(crate) fn listed(root: &Path) -> Result<Vec<String>> {
     let names = git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
     let mut files: Vec<_> =
         names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -80,7 +80,7 @@ fn kind(file: &str) -> Option<Kind> {
 }
 
 /// Tests, and tools that are never shipped, have data in their literals.
-fn literals(file: &str) -> Literals {
+pub(crate) fn literals(file: &str) -> Literals {
     let is_test = |part: &str| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs");
     let is_data = file.starts_with("testing/") || file.split('/').any(is_test);
     if is_data { Literals::LeftOut } else { Literals::Read }

@@ -10,6 +10,8 @@ mod code;
 mod files;
 mod git;
 mod hash;
+#[cfg(test)]
+mod messages;
 mod page;
 mod ratchet;
 mod scan;
