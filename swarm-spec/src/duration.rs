@@ -157,12 +157,10 @@ mod tests {
         ];
         for text in bad {
             let message = read_text(text).unwrap_err();
-            assert!(
-                message.ends_with("is not a duration; write for example 30s or 1m30s"),
-                "{text}"
-            );
+            assert!(message.contains("is not a duration"), "{text}: {message}");
         }
-        assert_eq!(read_text("25h"), Err("`25h` is too long; at most 24h is allowed".to_owned()));
+        let long = read_text("25h").unwrap_err();
+        assert!(long.starts_with("`25h` is too long") && long.contains("24h"), "{long}");
         assert!(read_text(&"9".repeat(10_000)).is_err());
     }
 

@@ -206,7 +206,7 @@ mod tests {
                         {param.NAME}, or {{jbo}} for the text itself";
         assert_eq!(error, expected);
         let error = Template::parse("rtsp://a:{RTSP_PASSWORD}@b").unwrap_err().to_string();
-        let advice = "; for a secret write `paramsFrom` with the param `rtsp_password`, which the";
+        let advice = "`paramsFrom` with the param `rtsp_password`";
         assert!(
             error.contains(advice) && error.contains("`inheritEnv: [RTSP_PASSWORD]`"),
             "{error}"

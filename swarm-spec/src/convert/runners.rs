@@ -170,7 +170,10 @@ mod tests {
         let none = refused("protocol: Session", "{name: a, runner: record}");
         assert!(none.ends_with("; add it there, or leave `runner` out"), "{none}");
         let plain = refused(&TWO.replace("Session", "Plain"), "{name: a, runner: record}");
-        assert!(plain.contains("job `a` has `runner`, which needs workers that learn"), "{plain}");
+        assert!(
+            plain.contains("job `a` has `runner`") && plain.contains("worker.protocol: Session"),
+            "{plain}"
+        );
     }
 
     #[test]
@@ -184,11 +187,9 @@ mod tests {
             ),
             ""
         );
-        assert_eq!(
-            refused(PINGS, "{name: 'db.local:80'}, {name: db.local}"),
-            "spec.jobs: job `db.local` cannot be pinged by its name; write HOST:PORT, such as \
-             127.0.0.1:9090 or [::1]:9090"
-        );
+        let refused = refused(PINGS, "{name: 'db.local:80'}, {name: db.local}");
+        assert!(refused.starts_with("spec.jobs: job `db.local` cannot be pinged"), "{refused}");
+        assert!(refused.contains("HOST:PORT"), "{refused}");
     }
 
     #[test]
@@ -240,11 +241,12 @@ mod tests {
             refused(&format!("protocol: Session, runner: {a}, runners: {{b: {b}}}"), "")
         };
         assert_eq!(runners(["k", "k"]), "");
-        assert_eq!(
-            runners(["k", "other"]),
-            "spec.worker.runners.b.paramsFrom: the variable SWARM_PARAM_P of `p` has another source \
-             in spec.worker.runner: the key `k` of Secret `s`. A worker has one environment for all \
-             of its runners; rename one of the params"
-        );
+        let refused = runners(["k", "other"]);
+        for part in [
+            "spec.worker.runners.b.paramsFrom: the variable SWARM_PARAM_P of `p`",
+            " in spec.worker.runner: the key `k` of Secret `s`",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
     }
 }

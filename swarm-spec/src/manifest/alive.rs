@@ -170,7 +170,7 @@ mod tests {
             ("{}", "it has 0 of `exec`, `http`, `output` and `file`; write exactly one"),
             ("{output: 30s, http: 'http://a/'}", "it has 2 of"),
             ("{output: 0s}", "alive.output: 0s is too short"),
-            ("{output: 30s, every: 5s}", "`every` and `failures` belong to `exec` and `http`"),
+            ("{output: 30s, every: 5s}", "`every` and `failures` belong to "),
             ("{http: 'http://a/', failures: 0}", "write 1 to 1000"),
             ("{file: {path: '/srv/**/*.mp4', within: 5s}}", "write `*` for each directory"),
             ("{file: {path: '/srv/*.mp4'}}", "field `alive.file.within` is missing"),

