@@ -104,11 +104,9 @@ mod tests {
         let three: Vec<_> = (0..3).map(|_| take("a", None).unwrap()).collect();
         let (none, reason) = take("a", None).unwrap_err();
         assert!(none.is_none());
-        assert_eq!(
-            reason,
-            "namespace `a` has no room for these 140000 jobs: its lists would need 168 MB of \
-             at most 134 MB; list fewer jobs, or list them in fewer Swarms"
-        );
+        for part in ["namespace `a` has no room for these 140000 jobs", " 168 MB ", " 134 MB"] {
+            assert!(reason.contains(part), "{part}: {reason}");
+        }
         let _other = take("b", None).unwrap();
         let mut three = three.into_iter();
         let again = take("a", three.next()).unwrap();

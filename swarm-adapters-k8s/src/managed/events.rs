@@ -139,8 +139,7 @@ mod tests {
         let of_set = Trouble::of(&pool, std::iter::empty()).unwrap();
         assert_eq!(of_set.explained_by, Some(("set".to_owned(), NOT_MADE)));
 
-        let lacks =
-            pod("image `x` cannot be pulled, its pull secrets are `a`: each must exist here");
+        let lacks = pod("image `x` cannot be pulled, its pull secrets are `a`: each must");
         let of_pod = Trouble::of(&pool, [&lacks].into_iter()).unwrap();
         assert_eq!(of_pod.explained_by, Some(("u0".to_owned(), NO_SECRET)));
         let full = pod("no node takes it: full");

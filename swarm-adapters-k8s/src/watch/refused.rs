@@ -168,13 +168,14 @@ mod tests {
         note(Err(Error::InitialListFailed(answer(500))));
         assert!(watches.lines().is_empty(), "another failure is no refusal");
         note(Err(Error::InitialListFailed(answer(403))));
-        let line = "may not list pods in namespace media: add the verb `list` for `pods` of the API \
-                    group `` to the role of the operator's account, as in deploy/base";
-        assert_eq!(watches.lines(), [line]);
+        let lines = watches.lines();
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        let needs = "may not list pods in namespace media: add the verb `list` for `pods` ";
+        assert!(line.starts_with(needs), "{line}");
         assert_eq!(watches.needs(), None, "it may pass");
         advance(LASTS_AFTER).await;
         note(Err(Error::InitialListFailed(answer(403))));
-        assert_eq!(watches.needs().as_deref(), Some(line));
+        assert_eq!(watches.needs().as_ref(), Some(line));
         note(Ok(Event::InitDone));
         assert_eq!((watches.lines().len(), watches.needs()), (0, None));
     }

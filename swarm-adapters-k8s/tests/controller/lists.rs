@@ -38,7 +38,7 @@ async fn a_text_without_a_value_is_no_list_and_the_last_list_stays() {
         s.put("ConfigMap list has none", list(text));
         s.until("it is refused", |s| s.condition("s", "Ready") == "False/SourceInvalid").await;
         let conditions = s.at(SWARMS, "s", "/status/conditions").to_string();
-        assert!(conditions.contains("only comments; write `[]` for an empty list"), "{conditions}");
+        assert!(conditions.contains("write `[]` for an empty list"), "{conditions}");
         assert_eq!(s.view("s"), before);
         s.put("ConfigMap list has 30 jobs", list(&cameras(30)));
         s.until("it is settled", |s| s.is_settled("s")).await;
@@ -166,7 +166,7 @@ async fn an_empty_list_or_an_optional_source_or_an_edit_of_the_labels_is_an_orde
     s.put("peers-b has b", peers("peers-b", "[b]"));
     s.until("both run", |s| runs(s, &["a", "b"])).await;
     s.server.remove("configmaps", "n", "peers-b");
-    is_missing(&mut s, "or write `optional: true` in the source").await;
+    is_missing(&mut s, "`optional: true`").await;
     let mut optional = selector();
     optional["optional"] = json!(true);
     s.swarm("s", of_peers(&optional));

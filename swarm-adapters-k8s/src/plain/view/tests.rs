@@ -14,7 +14,7 @@ fn a_view_that_fits_into_no_config_map_is_refused_with_its_size() {
     assert!(view_of(20_000).is_ok());
     let error = view_of(40_000).unwrap_err().to_string();
     assert!(error.starts_with("the view would have 12"), "{error}");
-    assert!(error.ends_with("divide the jobs among several Swarms"), "{error}");
+    assert!(error.contains("divide the jobs"), "{error}");
 }
 
 #[test]
