@@ -294,7 +294,7 @@ mod tests {
         }
         symlink(&victim, &path).unwrap();
         let error = append(&path).unwrap_err().to_string();
-        assert_eq!(error, "it is a link, and no link is followed there");
+        assert!(error.starts_with("it is a link"), "{error}");
         fs::remove_file(&path).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
         append(&path).unwrap_err();
@@ -335,7 +335,7 @@ mod tests {
         fs::write(&path, "12345").unwrap();
         assert_eq!(read_text(&path, 5).unwrap(), "12345");
         let error = read_text(&path, 4).unwrap_err().to_string();
-        assert_eq!(error, "it has more than 4 bytes, the largest size that is read");
+        assert!(error.starts_with("it has more than 4 bytes"), "{error}");
         fs::write(&path, [0xff]).unwrap();
         assert!(matches!(read_text(&path, 4), Err(ReadError::NotText)));
         assert!(matches!(read_text(&dir.path().join("none"), 4), Err(ReadError::Missing)));

@@ -113,7 +113,7 @@ mod tests {
             assert!(Title::new(bad).is_err(), "{bad:?} was accepted");
         }
         let long = Title::new(&"é".repeat(101)).unwrap_err();
-        assert_eq!(long.to_string(), "the title has 101 characters; at most 100 are allowed");
+        assert!(long.to_string().contains("101 characters; at most 100 "), "{long}");
         let evil = Title::new("a\u{202e}").unwrap_err().to_string();
         assert!(evil.contains(r"'\u{202e}' at position 1"), "{evil}");
     }

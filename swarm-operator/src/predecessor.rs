@@ -75,20 +75,17 @@ mod tests {
 
     #[test]
     fn each_verb_flag_and_variable_is_answered_with_ours() {
-        assert_eq!(
-            asked(Verb::Internal, "", &[]),
-            "`internal` is a verb of the Go operator; write `swarm-operator run` instead"
-        );
+        let verb = asked(Verb::Internal, "", &[]);
+        assert!(verb.starts_with("`internal` ") && verb.contains("`swarm-operator run`"), "{verb}");
         let env = [("NAMESPACE", "swarm"), ("WATCHED_LABEL", "app=swarm-worker")];
-        assert_eq!(
-            asked(Verb::Internal, "--http-port 9090", &env),
-            "`internal` is a verb of the Go operator; write \
-             `swarm-operator run --namespace swarm --listen :9090` instead; \
-             WATCHED_LABEL has no counterpart, since each Swarm names its pool"
-        );
+        let sentence = asked(Verb::Internal, "--http-port 9090", &env);
+        let command = "`swarm-operator run --namespace swarm --listen :9090`";
+        assert!(sentence.contains(command), "{sentence}");
+        assert!(sentence.contains("; WATCHED_LABEL has no counterpart"), "{sentence}");
         let sentence = asked(Verb::External, "--kubeconfig=a.yaml", &[("CONFIG_PATH", "/app")]);
         assert!(sentence.contains("`swarm-operator run --kubeconfig a.yaml`"), "{sentence}");
-        assert!(sentence.ends_with("`swarm import FILE` writes one from a list"));
+        assert!(sentence.contains("; CONFIG_PATH has no counterpart"), "{sentence}");
+        assert!(sentence.contains("`swarm import FILE`"), "{sentence}");
         assert!(asked(Verb::External, "", &[]).contains("run --kubeconfig FILE"));
     }
 

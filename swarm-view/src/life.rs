@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn a_job_without_an_event_says_since_when_nothing_has_happened() {
         let life = JobLife::of(&lives(), "b");
-        let nothing = "in its life: no crash, stall, late kill or failover since \
-                       1970-01-01T00:00:01Z\n";
-        assert_eq!(life.text(None, 9), nothing);
+        let text = life.text(None, 9);
+        assert!(text.starts_with("in its life: no crash"), "{text}");
+        assert!(text.ends_with(" since 1970-01-01T00:00:01Z\n"), "{text}");
     }
 }

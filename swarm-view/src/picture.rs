@@ -408,8 +408,7 @@ mod tests {
         assert!(wait("granted", "published", Some(ended), None).contains("its worker has ended"));
         assert!(wait("hold", "waiting", up, None).contains("at most 9 s"));
         assert_eq!(wait("free", "waiting", None, None), "the next decision");
-        let next = "its next run, after a success (restart.minPause)";
-        assert_eq!(wait("granted", "waiting", up, None), next);
+        assert!(wait("granted", "waiting", up, None).contains("restart.minPause"));
     }
 
     #[test]
@@ -421,17 +420,16 @@ mod tests {
             change(&mut job);
             picture.why(&job)
         };
-        assert_eq!(
-            why(&|_| ()),
-            "nothing moves it: it is on a worker of the pool, and workers have 2 to 3 jobs each"
-        );
+        let rests_there = why(&|_| ());
+        assert!(rests_there.starts_with("nothing moves it: "), "{rests_there}");
+        assert!(rests_there.contains("workers have 2 to 3 jobs each"), "{rests_there}");
         assert_eq!(why(&|job| job.pin = Some(0)), "it is pinned to slot 0");
         let step = Step { to: Some("w-1"), reason: "balance" };
         let moves = "it moves to w-1 next, with the reason `balance`";
         assert_eq!(why(&|job| job.step = Some(step)), moves);
         let paused = Picture { is_paused: true, ..picture };
         let halted = paused.why(&JobFacts { step: Some(step), ..rests.clone() });
-        assert_eq!(halted, format!("{moves}; rebalance.paused keeps it where it is"));
+        assert!(halted.starts_with(&format!("{moves}; rebalance.paused ")), "{halted}");
         let suspended = Picture { is_suspended: true, ..picture };
         // A plan has a reason for each job, which would say that the job itself is suspended.
         let unassigned_message = Some("it has `suspend: true`".to_owned());

@@ -518,10 +518,7 @@ mod tests {
         );
         row.state = "failed";
         let given_up = row.sentence(1_000, None, true);
-        assert!(
-            given_up.starts_with("not restarted any more; swarm retry 'camera 1'; 3 restarts"),
-            "{given_up}"
-        );
+        assert!(given_up.contains("; swarm retry 'camera 1'; 3 restarts"), "{given_up}");
         assert!(row.sentence(1_000, None, false).starts_with("not restarted any more; 3 restarts"));
         row.last_output = vec!["x".repeat(500)];
         assert_eq!(row.last_line().chars().count(), 256 + "… (``)".chars().count());

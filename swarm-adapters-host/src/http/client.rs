@@ -275,7 +275,7 @@ mod tests {
                 answer.whole().await.map(|_| ()).map_err(io::Error::from)
             };
             let said = ended.unwrap_err().to_string();
-            assert!(said.starts_with("the answer broke off: nothing came for 5 s; "), "{said}");
+            assert!(said.contains("nothing came for 5 s; "), "{said}");
         }
     }
 }

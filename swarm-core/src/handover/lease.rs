@@ -506,7 +506,7 @@ mod tests {
     fn terms_that_cannot_work_are_refused_with_a_number() {
         let short = LeaseTerms { duration: Duration::from_secs(16), ..LeaseTerms::default() };
         let error = short.check().unwrap_err().to_string();
-        assert_eq!(error, "a lease of 16s is too short: at least 3 × renew + stop timeout = 17s");
+        assert!(error.contains(" 16s ") && error.ends_with(" = 17s"), "{error}");
     }
 
     #[test]

@@ -67,11 +67,9 @@ mod tests {
         let relocation = Relocation { home, failed_on: [home].into() };
         seen.relocations = [(job, relocation)].into();
         let next = decide(&first.ledger, &desired, &seen);
-        let expected = format!(
-            "1 job kept failing on its worker and tries another: `a` leaves w-{home} for w-{}",
-            1 - home.0
-        );
-        assert_eq!(failed_over(&next), Some(expected));
+        let said = failed_over(&next).unwrap();
+        let leaves = format!(": `a` leaves w-{home} for w-{}", 1 - home.0);
+        assert!(said.starts_with("1 job kept failing") && said.ends_with(&leaves), "{said}");
         // Its worker has not released it yet, and nothing new is said.
         let mut again = decide(&next.ledger, &desired, &seen);
         again.ledger.cells.revision += 1;

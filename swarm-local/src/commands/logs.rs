@@ -268,6 +268,6 @@ mod tests {
                 .unwrap_err()
                 .starts_with("`yesterday` is not a time; write")
         );
-        assert_eq!(lines("x"), Err("write a whole number of lines, for example 20".to_owned()));
+        assert!(lines("x").unwrap_err().contains("a whole number"));
     }
 }

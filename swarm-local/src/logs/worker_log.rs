@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_job_that_a_guard_kills_is_found_and_its_output_cannot_name_another() {
-        let event = "2026-11-26T04:03:55Z  WARN did not end after SIGTERM: killing it";
+        let event = &format!("2026-11-26T04:03:55Z  WARN {KILLING}");
         let text = format!("{event} job=cam:1 grace_ms=20000");
         assert_eq!(killed_job(&text).as_deref(), Some("cam:1"));
         assert_eq!(killed_job(&format!("cam2: {text}")), None);

@@ -211,7 +211,7 @@ mod tests {
             hands.suspend(&name(job), &mut of(&["a", "b", "c"])).unwrap();
         }
         let said = hands.apply(&mut of(&["c"])).unwrap();
-        assert_eq!(said, "`a` and 1 more have left the list, which ends the suspension by hand");
+        assert!(said.starts_with("`a` and 1 more have left the list"), "{said}");
         let mut jobs = of(&["a", "b", "c"]);
         assert_eq!(ByHand::open(dir.path()).unwrap().apply(&mut jobs), None);
         assert_eq!(suspended(&jobs), ["c"]);

@@ -164,7 +164,7 @@ mod tests {
             let reports = Reports::default();
             let (mut file, unread) = LivesFile::open(dir.path(), &reports);
             let sentence = unread.unwrap();
-            assert!(sentence.starts_with("the counts of the jobs begin again: "), "{sentence}");
+            assert!(sentence.starts_with("the counts of the jobs begin again"), "{sentence}");
             assert!(sentence.ends_with("jobs.damaged.json now"), "{sentence}");
             assert_eq!(fs::read_to_string(dir.path().join(DAMAGED)).unwrap(), text);
             crash(&reports, "a");

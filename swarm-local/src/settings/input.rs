@@ -332,11 +332,9 @@ mod tests {
                 reader.same(&wanted(&before).unwrap(), wanted(&after).unwrap(), &contents);
             refused.unwrap_err().sentence
         };
-        let end = "it cannot change while the pool runs; stop the pool and start it again";
-        assert_eq!(
-            refused("stopTimeout: 5s", "stopTimeout: 9s"),
-            format!("m.yaml:8:5: Swarm `a`: spec.handover.stopTimeout: {end}")
-        );
+        let stop = refused("stopTimeout: 5s", "stopTimeout: 9s");
+        let place = "m.yaml:8:5: Swarm `a`: spec.handover.stopTimeout: it cannot change ";
+        assert!(stop.starts_with(place), "{stop}");
         let duration = refused("lease: {duration: 20s}", "lease: {duration: 40s}");
         assert!(duration.starts_with("m.yaml:8:13: "), "{duration}");
         assert!(duration.contains("spec.handover.lease.duration"), "{duration}");

@@ -80,7 +80,6 @@ mod tests {
             assert_eq!(text.parse::<RunLogSize>().unwrap().to_string(), text);
         }
         let error = "0".parse::<RunLogSize>().unwrap_err();
-        let expected = "`0` is not a size; write for example 512KiB, 4MiB or 1GiB, or `off`";
-        assert_eq!(error, expected);
+        assert!(error.starts_with("`0` is not a size") && error.contains("`off`"), "{error}");
     }
 }

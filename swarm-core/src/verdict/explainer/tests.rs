@@ -139,9 +139,8 @@ fn a_turn_adds_the_state_of_workers() {
     assert_eq!(in_turn(&beyond, &workers), expected);
     let exclusive = Desired { policy: Policy::Exclusive, ..desired.clone() };
     let plain = in_turn(&exclusive, &[(Presence::Ready, Some(SessionId::plain("pod")))]);
-    let expected = "only plain workers could take it (w-0); they never confirm a stop, so \
-                    `handover.policy: Exclusive` gives them no jobs";
-    assert_eq!(plain, expected);
+    assert!(plain.starts_with("only plain workers could take it (w-0)"), "{plain}");
+    assert!(plain.contains("`handover.policy: Exclusive`"), "{plain}");
 }
 
 #[test]
@@ -154,11 +153,11 @@ fn a_job_that_should_not_run_or_move_is_told_apart() {
     one.jobs.get_mut("a").unwrap().suspend = true;
     assert_eq!(in_turn(&one, &ready), "it has `suspend: true`");
     let paused = Desired { paused: true, ..desired.clone() };
-    assert!(in_turn(&paused, &ready).starts_with("the Swarm is paused, and the job had no"));
+    assert!(in_turn(&paused, &ready).starts_with("the Swarm is paused"));
     let ill = [(Presence::NotReady(Duration::ZERO), None)];
-    let expected = "the pool is new, and 0 of 1 worker is ready; it waits for all, or for \
-                    initialWait to pass";
-    assert_eq!(in_turn(&desired, &ill), expected);
+    let new = in_turn(&desired, &ill);
+    assert!(new.starts_with("the pool is new, and 0 of 1 worker is ready"), "{new}");
+    assert!(new.contains("initialWait"), "{new}");
 }
 
 #[test]

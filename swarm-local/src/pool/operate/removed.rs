@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(noted(&mut removed, 39, 38), None);
         assert_eq!((removed.shown(), removed.left(1_000)), (None, None));
         let said = noted(&mut removed, 39, 9).unwrap();
-        assert!(said.starts_with("30 of 39 jobs are removed by the last edit of m.yaml"), "{said}");
+        assert!(said.starts_with("30 of 39 jobs ") && said.contains(" m.yaml"), "{said}");
         let mut next = Removed::open(dir.path());
         assert_eq!((next.shown(), next.jobs()), (Some(&*said), 30));
         assert_eq!(next.left(1_600), Some(Duration::from_mins(50)));

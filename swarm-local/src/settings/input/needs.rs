@@ -135,13 +135,13 @@ mod tests {
             "{missing}"
         );
         let file = refused("{command: [cat], workingDir: /dev/null}");
-        assert_eq!(file, "workingDir: `/dev/null` is not a directory; write the path of one");
+        assert!(file.starts_with("workingDir: `/dev/null` is not a directory"), "{file}");
         let secret =
             "{command: [cat], paramsFrom: [{name: noSuch, secretKeyRef: {name: s, key: k}}]}";
-        let expected = "paramsFrom: the environment of this program has no variable \
-                        SWARM_PARAM_NOSUCH, from which the jobs get the param `noSuch`; set it, and \
-                        start the pool again";
-        assert_eq!(refused(secret), expected);
+        let missing = refused(secret);
+        assert!(missing.starts_with("paramsFrom: "), "{missing}");
+        assert!(missing.contains(" has no variable SWARM_PARAM_NOSUCH, "), "{missing}");
+        assert!(missing.contains(" the param `noSuch`"), "{missing}");
         assert_eq!(refused("{log: {}}"), "");
     }
 
@@ -150,10 +150,9 @@ mod tests {
         let secret =
             "{command: [cat], paramsFrom: [{name: noSuch, secretKeyRef: {name: s, key: '{job}'}}]}";
         let missing = refused(secret);
-        let expected = "paramsFrom: the environment of this program has neither \
-                        SWARM_PARAM_NOSUCH_DIR, a directory with a file for each job, nor \
-                        SWARM_PARAM_NOSUCH_FILE, a YAML map from jobs to values";
-        assert!(missing.starts_with(expected), "{missing}");
+        for part in ["paramsFrom: ", " SWARM_PARAM_NOSUCH_DIR, ", " SWARM_PARAM_NOSUCH_FILE, "] {
+            assert!(missing.contains(part), "{part}: {missing}");
+        }
         let param = SecretParam { name: "a".into(), secret: "s".into(), is_of_job: true };
         let reason = |dir: Option<&str>, file: Option<&str>| {
             let sources = (dir.map(OsString::from), file.map(OsString::from));

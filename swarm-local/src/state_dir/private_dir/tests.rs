@@ -89,8 +89,7 @@ fn no_advice_changes_a_directory_of_others() {
     fs::write(other.join("thesis"), "").unwrap();
     for path in [open.join("state"), open, other] {
         let refused = refused(&path);
-        let end = " of its own with --dir, for example ~/swarm-state";
-        assert!(refused.ends_with(end), "{refused}");
+        assert!(refused.contains(" of its own with --dir"), "{refused}");
         assert!(!refused.contains("chmod") && !refused.contains("remove"), "{refused}");
     }
 }
@@ -188,9 +187,7 @@ fn an_error_of_the_system_is_printed_once_and_with_a_way_around_it() {
     // Not even root can make a directory there.
     let refused = claim(Path::new("/proc/nowhere"), "lock").unwrap_err();
     let shown = format!("{:#}", anyhow::Error::from(refused).context("it cannot be used"));
-    assert_eq!(
-        shown,
-        "it cannot be used: /proc/nowhere: No such file or directory (os error 2); name a directory \
-         of your own with --dir, for example ~/swarm-state"
-    );
+    let system = "it cannot be used: /proc/nowhere: No such file or directory (os error 2); ";
+    assert!(shown.starts_with(system) && shown.contains(" --dir"), "{shown}");
+    assert_eq!(shown.matches("os error").count(), 1, "{shown}");
 }
