@@ -139,15 +139,12 @@ fn where_no_operator_is_a_sentence_says_so_and_where_to_look() {
         // kubectl prints nothing for an empty list.
         (
             format!("case \"$*\" in {there} esac"),
-            "no operator in namespace `swarm-system` has a Lease, and no other namespace has an operator's Lease",
+            "no operator in namespace `swarm-system` has a Lease, and no other",
         ),
-        (
-            String::new(),
-            "swarm is not installed in this cluster: it has no kind of swarm.k8slab.info",
-        ),
+        (String::new(), "swarm is not installed"),
         (
             "case \"$*\" in *api-resources*) echo x;; esac".to_owned(),
-            "namespace `swarm-system` does not exist, and no other namespace has an operator's Lease",
+            "namespace `swarm-system` does not exist, and no other",
         ),
         (
             format!("case \"$*\" in {there} *--all-namespaces*) {LIST};; esac"),
@@ -203,14 +200,17 @@ fn live_names_what_it_looked_for_where_there_is_nothing() {
     let output = Kubectl::new("case \"$*\" in *namespace/*) echo namespace/x;; esac")
         .swarm(&["import", "--live", "-n", "video"]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    let expected = "kubectl swarm: namespace `video` has nothing to import: no Swarm of k8slab.info, and \
-                    neither ConfigMap `swarm-controller-config` nor `swarm-worker-config` has jobs; name \
-                    another namespace with --namespace\n";
-    assert_eq!(said(&output), expected);
+    let message = said(&output);
+    assert!(message.starts_with("kubectl swarm: namespace `video` has nothing"), "{message}");
+    for name in ["k8slab.info", "`swarm-controller-config`", "`swarm-worker-config`", "--namespace"]
+    {
+        assert!(message.contains(name), "{name}: {message}");
+    }
     let output = Kubectl::new("").swarm(&["import", "--live", "-n", "video"]);
-    let expected =
-        "kubectl swarm: namespace `video` does not exist; `kubectl get namespaces` lists them\n";
-    assert_eq!((output.status.code(), said(&output)), (Some(2), expected.to_owned()));
+    let message = said(&output);
+    assert!(message.starts_with("kubectl swarm: namespace `video` does not exist"), "{message}");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(message.contains("`kubectl get namespaces`"), "{message}");
     let output = Kubectl::new("").swarm(&["import", "--live"]);
     assert!(said(&output).contains("the namespace of the context has nothing to import"));
 }

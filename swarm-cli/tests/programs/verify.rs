@@ -37,6 +37,13 @@ fn command(dir: &Path, logs: &[&str], args: &[&str]) -> Command {
     command
 }
 
+/// Fails unless a text has all of these parts.
+fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
 fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
@@ -80,10 +87,9 @@ fn a_good_log_is_0_and_one_document() {
     });
     assert_eq!((code(&output), document(&output)), (0, expected));
     let output = verify(&[log], &[]);
-    let expected = "1 job, 2 runs\nno job was run by two workers at once, and no token decreased\n\
-                    judged: from 1.000 s to 2.700 s after the boot\n\
-                    longest gap: 200 ms, a\n";
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    let text = String::from_utf8(output.stdout).unwrap();
+    says(&text, &["1 job, 2 runs\n", "from 1.000 s to 2.700 s", "longest gap: 200 ms, a\n"]);
+    assert_eq!(text.lines().count(), 4, "{text}");
 }
 
 #[test]
@@ -108,10 +114,7 @@ fn a_torn_line_is_1_unless_a_killed_writer_explains_it() {
     let output = verify(&[&format!("{explained}\n3000 b s1 3 start")], &["-o", "json"]);
     assert_eq!((code(&output), &document(&output)["torn_lines_unexplained"]), (1, &json!(1)));
     let complaint = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        complaint.ends_with("a killed writer does not explain; the first is line 2\n"),
-        "{complaint}"
-    );
+    assert!(complaint.ends_with("; the first is line 2\n"), "{complaint}");
 }
 
 #[test]
@@ -125,11 +128,7 @@ fn a_log_that_spans_a_reboot_is_judged_before_and_after_it() {
 fn a_file_that_is_not_a_run_log_is_2_without_standard_output() {
     for (logs, args, expected) in [
         (&["!hello\nworld"][..], &[][..], " is not a run log: "),
-        (
-            &[][..],
-            &["/no/such/log"][..],
-            "/no/such/log: the file does not exist; a pool with `--run-log off` writes none",
-        ),
+        (&[][..], &["/no/such/log"][..], "/no/such/log: the file does not exist"),
     ] {
         let output = verify(logs, args);
         assert_eq!((code(&output), &output.stdout[..]), (2, &b""[..]));
@@ -143,19 +142,18 @@ fn a_file_that_is_not_a_run_log_is_2_without_standard_output() {
 fn what_the_logs_do_not_show_is_not_judged() {
     let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
     let empty = verify(&[""], &[]);
-    let expected = "0 jobs, 0 runs\nnot judged: the logs are empty or incomplete\n";
-    assert_eq!((code(&empty), &text(&empty)[..]), (1, expected));
+    assert_eq!((code(&empty), text(&empty).lines().count()), (1, 2), "{}", text(&empty));
+    says(&text(&empty), &["0 jobs, 0 runs\n", "not judged"]);
     let cut = verify(&["1000 a s1 1 tick\n2000 b s1 1 start\n2500 a s1 1 stop"], &[]);
-    let expected = "2 jobs, 1 run\nnot judged: the logs are empty or incomplete\n\
-                    judged: from 1.000 s to 2.500 s after the boot\n\
-                    1 run without a start in the logs: the runs before it are unknown\n";
-    assert_eq!((code(&cut), &text(&cut)[..]), (1, expected));
+    assert_eq!((code(&cut), text(&cut).lines().count()), (1, 4), "{}", text(&cut));
+    let parts =
+        ["2 jobs, 1 run\n", "not judged", "from 1.000 s to 2.500 s", "1 run without a start"];
+    says(&text(&cut), &parts);
     let killed = verify(&["1000 a s1 1 start\n2000 a s1 1 tick\n2500 a s2 2 start"], &[]);
-    let expected = "1 job, 2 runs\nno job was run by two workers at once, and no token decreased\n\
-                    judged: from 1.000 s to 2.500 s after the boot\n\
-                    1 run without a stop, as of a killed worker: it counts as ended after its last \
-                    line\nlongest gap: 500 ms, a\n";
-    assert_eq!((code(&killed), &text(&killed)[..]), (0, expected));
+    assert_eq!((code(&killed), text(&killed).lines().count()), (0, 5), "{}", text(&killed));
+    let parts =
+        ["1 job, 2 runs\n", "from 1.000 s to 2.500 s", "1 run without a stop", "500 ms, a\n"];
+    says(&text(&killed), &parts);
     let lowered = verify(&["1000 a s1 4 start\n2000 a s1 5 tick\n2500 a s1 5 stop"], &[]);
     assert_eq!(code(&lowered), 1, "{}", text(&lowered));
 }
@@ -176,8 +174,7 @@ fn the_rotated_beginning_of_a_log_is_asked_for() {
     };
     let output = verify(&[&log]);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let expected = "run.log.1 has what was written before; check it as well\n";
-    assert!(code(&output) == 1 && complaint.ends_with(expected), "{complaint}");
+    assert!(code(&output) == 1 && complaint.contains("run.log.1 has what"), "{complaint}");
     let output = verify(&[&log, &rotated]);
     assert_eq!((code(&output), &output.stderr[..]), (0, &b""[..]));
 }
@@ -239,11 +236,11 @@ fn a_missing_line_is_1_and_named() {
     let later = r#"{"at":9000000000,"alive":5,"n":5}"#;
     assert_eq!(code(&verify(&[&second_format(&[alive])], &[])), 0);
     let output = verify(&[&second_format(&[alive, later])], &[]);
-    let expected = "1 job, 1 run\nnot judged: the logs are empty or incomplete\n\
-                    judged: from 1.000 s to 9.000 s after the boot\n\
-                    missing: lines of session s5 from 2.000 s to 9.000 s\n\
-                    longest gap: 7000 ms, a\n";
-    assert_eq!((code(&output), &*String::from_utf8_lossy(&output.stdout)), (1, expected));
+    assert_eq!(code(&output), 1);
+    let missing = "missing: lines of session s5 from 2.000 s to 9.000 s\n";
+    let parts =
+        ["1 job, 1 run\n", "not judged", "from 1.000 s to 9.000 s", missing, "7000 ms, a\n"];
+    says(&String::from_utf8_lossy(&output.stdout), &parts);
     let document = document(&verify(&[&second_format(&[alive, later])], &["-o", "json"]));
     let gap = json!({"session": "s5", "from": 2_000_000_000_u64, "until": 9_000_000_000_u64, "ms": 7000.0});
     assert_eq!(document["gaps"], json!([gap]));
@@ -258,14 +255,13 @@ fn a_log_that_is_switched_off_is_1_and_says_so() {
     let off = r#"{"at":3000000000,"format":2,"event":"off"}"#;
     let output = verify(&[&second_format(&[stop, off])], &[]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let expected = "\noff: since 3.000 s the pool runs with `--run-log off`, and is not judged\n";
-    assert!(code(&output) == 1 && said.contains(expected), "{said}");
+    assert!(code(&output) == 1 && said.contains("\noff: since 3.000 s "), "{said}");
 }
 
 #[test]
 fn a_log_of_a_later_format_is_2() {
     let output = verify(&[&second_format(&[r#"{"at":2,"format":3}"#])], &[]);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let expected = "line 3 has format 3, and this program knows formats 1 to 2";
+    let expected = "line 3 has format 3, ";
     assert!(code(&output) == 2 && complaint.contains(expected), "{complaint}");
 }

@@ -55,8 +55,8 @@ mod tests {
         for kind in RunnerKind::ALL {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
-        let error = "lgo".parse::<RunnerKind>().unwrap_err();
-        let expected = "runner `lgo` does not exist; write `log`, `command`, `ping` or `swarm`";
-        assert_eq!(error.to_string(), expected);
+        let error = "lgo".parse::<RunnerKind>().unwrap_err().to_string();
+        assert!(error.starts_with("runner `lgo` "), "{error}");
+        assert!(error.ends_with("`log`, `command`, `ping` or `swarm`"), "{error}");
     }
 }

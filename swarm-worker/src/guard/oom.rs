@@ -84,8 +84,7 @@ mod tests {
         assert_eq!(kills.take(at(5_000)), None, "a process of a job that lives on");
         fs::write(dir.path().join("memory.max"), "max\n").unwrap();
         count(9);
-        let expected = Some("out of memory: the machine has no more".to_owned());
-        assert_eq!(kills.take(at(6_000)), expected);
+        assert!(kills.take(at(6_000)).unwrap().starts_with("out of memory: the machine "));
         assert_eq!(Kills::new(None).take(at(0)), None);
     }
 }

@@ -53,7 +53,7 @@ fn a_directory_that_is_none_is_a_wrong_argument() {
     fs::write(&file, "").unwrap();
     failed(&install(Path::new(PROGRAM), &file), 2, "is not a directory");
     fs::create_dir(dir.path().join("swarm-worker")).unwrap();
-    failed(&install(Path::new(PROGRAM), dir.path()), 1, "a directory has that name: remove it");
+    failed(&install(Path::new(PROGRAM), dir.path()), 1, "a directory has that name");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
 
@@ -61,8 +61,8 @@ fn a_directory_that_is_none_is_a_wrong_argument() {
 fn a_directory_that_is_full_or_read_only_is_left_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     for (options, sentence) in [
-        ("size=64k", "No space left on device (os error 28); make room, or raise the sizeLimit"),
-        ("ro", "(os error 30); name a directory that this user may write to"),
+        ("size=64k", "No space left on device (os error 28); make room"),
+        ("ro", "(os error 30); name a directory "),
     ] {
         let script = "mount -t tmpfs -o \"$0\" tmpfs \"$1\" || exit 99\n\"$2\" install \"$1\"; echo $?; ls -A \"$1\"";
         let mut unshare = Command::new("unshare");

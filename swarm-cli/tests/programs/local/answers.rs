@@ -146,8 +146,7 @@ fn colors_that_are_asked_for_are_in_titles_and_states() {
     operator.signal(Signal::QUIT);
 }
 
-const OTHER: &str =
-    "has the state of pool `streams`; name another directory with --dir, or remove it";
+const OTHER: &str = "has the state of pool `streams`";
 
 #[test]
 fn the_directory_of_another_pool_is_refused_and_keeps_its_state() {

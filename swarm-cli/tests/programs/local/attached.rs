@@ -39,7 +39,7 @@ fn a_view_of_a_pool_steers_its_jobs_and_leaves_it_running() {
     tty.shows("not restarted any more");
     // Without a selection nothing happens.
     tty.type_in(b"r");
-    tty.shows("select a job first: Tab goes to the jobs");
+    tty.shows("select a job first");
     tty.type_in(b"\tj\r");
     // The output of a job cannot control the terminal.
     tty.shows("\\u{1b}[2Jrecording");

@@ -166,7 +166,7 @@ fn no_second_pool_starts_where_the_directory_of_the_first_was_renamed() {
     let complaint = until("the operator has ended", || {
         Some(start()).filter(|complaint| !complaint.contains("another operator runs"))
     });
-    assert!(complaint.contains("the directory was renamed or removed; stop"), "{complaint}");
+    assert!(complaint.contains("renamed or removed"), "{complaint}");
     let (printed, complaint, code) = ran(&machine, &["stop", "left", "--now"]);
     assert_eq!(code, Some(0), "{printed}{complaint}");
     assert!(printed.ends_with("no process is left\n"), "{printed}");
@@ -255,7 +255,8 @@ fn without_a_terminal_attach_prints_lines_until_the_pool_ends() {
     signal(attached.id().cast_signed(), Signal::TERM);
     let ended = until("attach has ended", || attached.try_wait().unwrap());
     assert_eq!(ended.code(), Some(0));
-    prints("detached; the pool goes on: `swarm attach recorders` shows it again\n");
+    prints("detached; the pool goes on");
+    prints("`swarm attach recorders`");
     assert_eq!(ran(&machine, &["status", "recorders"]).2, Some(0));
 
     let mut attached = command(&machine, &["attach", "--plain"]);

@@ -51,9 +51,9 @@ fn a_file_that_cannot_be_watched_is_read_again_and_the_limit_is_named() {
     let machine = Machine::new();
     let operator = machine.started_by(&words);
     operator.prints("settled in");
-    let limit = "this user has no inotify instances left, so its files are read every 5 s instead; \
-                 raise the limit: sysctl -w fs.inotify.max_user_instances=1024";
-    assert!(operator.complaints().contains(limit), "{}", operator.complaints());
+    for part in ["no inotify instances left", " 5 s ", "sysctl -w fs.inotify.max_user_instances="] {
+        assert!(operator.complaints().contains(part), "{part}: {}", operator.complaints());
+    }
     machine.edit("replicas: 3", "replicas: 4");
     operator.prints("27 jobs on 4 workers");
     let mut check = std::process::Command::new(words[0]);
@@ -160,7 +160,7 @@ fn a_file_that_was_cut_off_takes_effect_and_is_announced_with_the_count() {
     with_60_jobs(|machine, operator| {
         machine.write(&manifest(20));
         operator.prints("20 jobs on 2 workers, 40 removed");
-        complains(operator, "40 of 60 jobs are removed by the last edit of ");
+        complains(operator, "40 of 60 jobs are removed ");
     });
 }
 
@@ -172,7 +172,7 @@ fn many_removed_jobs_end_status_with_3_also_after_a_restart_until_the_edit_is_un
     let removed = || {
         let output = machine.run(&["status"]);
         let shown = String::from_utf8(output.stdout).unwrap();
-        let has_sentence = shown.contains("30 of 39 jobs are removed by the last edit of ");
+        let has_sentence = shown.contains("30 of 39 jobs are removed ");
         assert_eq!(has_sentence, output.status.code() == Some(3), "{shown}");
         has_sentence
     };

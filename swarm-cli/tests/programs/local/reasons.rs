@@ -54,9 +54,10 @@ fn a_job_without_a_worker_says_why_everywhere() {
     assert!(plan.contains(&format!("pinned  pin     {sentence}\n")), "{plan}");
     machine.asks(&["suspend", "low"]);
     let dir = machine.state().canonicalize().unwrap();
-    let by_hand = format!("suspended by hand; undo: swarm resume --dir {} low", dir.display());
+    let undo = format!(": swarm resume --dir {} low", dir.display());
     until("it is suspended", || {
-        (why(&machine, "low") == ("suspended".to_owned(), by_hand.clone())).then_some(())
+        let (reason, sentence) = why(&machine, "low");
+        (reason == "suspended" && sentence.ends_with(&undo)).then_some(())
     });
 }
 
@@ -65,10 +66,7 @@ fn a_displaced_job_is_reported_with_the_job_that_took_its_place() {
     let machine = Machine::new();
     let operator = started(&machine);
     machine.edit("jobs:\n", "jobs:\n  - {name: high, priority: 5, params: {seconds: '1000'}}\n");
-    operator.prints(
-        "1 job gave up its worker for more important jobs, such as `high` (priority 5) on w-0, and \
-         waits for room: low (priority 0)\n",
-    );
+    operator.prints(" `high` (priority 5) on w-0, and waits for room: low (priority 0)\n");
     let (reason, sentence) = why(&machine, "low");
     assert!(reason == "capacity" && sentence.contains("`high` (priority 5)"), "{sentence}");
     operator.prints(&format!("`low`: {sentence}\n"));
@@ -112,8 +110,7 @@ fn a_directory_and_a_secret_that_are_missing_are_refused_before_the_start() {
         ),
         (
             "paramsFrom: [{name: noSuch, secretKeyRef: {name: camera, key: password}}]",
-            "spec.worker.runner.paramsFrom: the environment of this program has no variable \
-             SWARM_PARAM_NOSUCH",
+            " has no variable SWARM_PARAM_NOSUCH, ",
         ),
     ] {
         let with = format!("'{{param.seconds}}'], {more}}}");

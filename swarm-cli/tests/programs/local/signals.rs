@@ -175,11 +175,7 @@ fn the_processes_of_another_namespace_are_refused_at_the_start() {
     let mut operator = machine.started_by(&unshare);
     assert_eq!(operator.ended().code(), Some(1));
     let said = operator.complaints();
-    assert!(
-        said.contains("/proc is that of another PID namespace: it shows this process as"),
-        "{said}"
-    );
-    assert!(said.contains("--mount-proc"), "{said}");
+    assert!(said.contains("another PID namespace") && said.contains("--mount-proc"), "{said}");
     assert!(!machine.state().exists());
     // The right one is good, also when it hides other users' processes.
     let mount = "mount -t proc -o hidepid=2 proc /proc && exec \"$0\" \"$@\"";

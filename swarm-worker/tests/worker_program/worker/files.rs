@@ -207,7 +207,7 @@ fn a_job_with_too_much_for_its_environment_fails_alone() {
     let variables: Vec<_> =
         variables.iter().map(|name| (name.as_str(), secrets.as_path())).collect();
     let mut worker = pool.worker(&runner, &variables);
-    wait_for_log(&pool.dir, "its arguments and variables have more than 1024 KiB");
+    wait_for_log(&pool.dir, "have more than 1024 KiB");
     wait_for_log(&pool.dir, "restart=2");
     pool.reads("up", "up\n");
     worker.hold = None;
