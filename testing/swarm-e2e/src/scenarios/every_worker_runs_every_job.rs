@@ -160,7 +160,7 @@ impl SessionPool {
         let jobs = json!({"replication": "All", "jobs": [{"name": "half", "share": 50}]});
         let error = self.patch(&jobs).await.err().context("a share with All was taken")?;
         let error = format!("{error:#}");
-        ensure!(error.contains("does not allow pin, share or runOnce"), "{error}");
+        ensure!(error.contains("not allow pin, share or runOnce"), "{error}");
         Ok(())
     }
 }

@@ -71,7 +71,7 @@ async fn make(context: &Context, template: &Value, name: &str) -> Result<()> {
 /// Tries specs that only rules of the schema refuse.
 async fn refused(context: &Context, swarm: &str) -> Result<()> {
     let wrong = [
-        ("  pool:\n", "  replicas: 2\n  pool:\n", "nothing scales pods that labels select"),
+        ("  pool:\n", "  replicas: 2\n  pool:\n", "nothing scales pods"),
         ("  pool:\n", "  refresh: {mode: Evict}\n  pool:\n", "need a StatefulSet"),
         ("    pods:", "    deployment: {name: x}\n    pods:", "write exactly one of"),
         ("{app: swarm-worker}", "{}", "at least 1 properties"),

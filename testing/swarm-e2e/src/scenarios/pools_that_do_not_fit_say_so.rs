@@ -80,7 +80,7 @@ async fn a_grace_and_a_runner_are_named(context: &Context) -> Result<()> {
         "True GraceTooShort pods are killed after 10s",
         "write terminationGracePeriodSeconds: 30",
         "container `worker` has the runner `log` of its own",
-        "write --runner=swarm (RUNNER) in the container",
+        "write --runner=swarm (RUNNER)",
     ];
     let said = says(context, "grace", &both).await?;
     context.laps.lap(said);
@@ -99,7 +99,7 @@ async fn a_view_by_sub_path_is_named(context: &Context) -> Result<()> {
     patch(context, "part", &containers).await?;
     let named = [
         "True ViewNeverUpdated container `worker` mounts `config.yml` of ConfigMap `part-config`",
-        "a kubelet never updates such a mount",
+        "a kubelet never updates",
         "mount volume `config` as a directory at `/jobs`",
     ];
     says(context, "part", &named).await?;

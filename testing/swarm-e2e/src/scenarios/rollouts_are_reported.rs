@@ -125,8 +125,7 @@ async fn a_deployment_that_ends_at_once(context: &Context) -> Result<()> {
     says(context, "RollingOut", "of 3 workers run the new template").await?;
     let rolling = change.elapsed();
     ensure!(!is_ready(context).await, "a broken rollout is ready");
-    let message =
-        says(context, "RolloutStalled", "ends again and again, last with exit code").await?;
+    let message = says(context, "RolloutStalled", ", last with exit code ").await?;
     context.laps.lap(format!(
         "rolling out after {} ms, stalled after {:.1} s: {message}",
         rolling.as_millis(),

@@ -172,7 +172,7 @@ impl Pool {
         let (params, older) = (PatchParams::default(), Patch::Merge(older));
         let patched = api.patch(&edited.name_any(), &params, &older).await;
         let refused = patched.err().context("an older view was accepted")?.to_string();
-        ensure!(refused.contains("a view is never replaced by an older one"), "{refused}");
+        ensure!(refused.contains("never replaced by an older one"), "{refused}");
         let patch = json!({"spec": {"jobs": {"stranger": {"token": 1}}}}).to_string();
         let name = edited.name_any();
         let args = ["patch", "workerview", &name, "--type=merge", "--patch", &patch];

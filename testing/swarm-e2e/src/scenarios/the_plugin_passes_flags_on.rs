@@ -87,7 +87,7 @@ async fn another_cluster(context: &Context) -> Result<()> {
     alone(context, &["replicas", &server, &authority, &token], 1, &account).await?;
     alone(context, &["replicas", &server, insecure, &token], 1, &account).await?;
     let wrong = ["replicas", server.as_str(), authority.as_str(), "--token=nonsense"];
-    alone(context, &wrong, 1, "the cluster does not accept this user").await?;
+    alone(context, &wrong, 1, "does not accept this user").await?;
     let strict = format!("{insecure}=false");
     alone(context, &["replicas", &server, &strict, &token], 1, "the cluster does not answer")
         .await?;
@@ -125,7 +125,7 @@ async fn plans(context: &Context) -> Result<()> {
         ensure!(code(&output) == Some(0), "{args:?}: {}", said(&output));
         ensure!(String::from_utf8_lossy(&output.stdout).contains("WORKER"), "{output:?}");
     }
-    let nothing = "deploy/base: no Swarm in it, so there is nothing to plan";
+    let nothing = "deploy/base: no Swarm in it";
     expect(context, &["plan", "-f", "deploy/base", "-n", "x"], 0, nothing).await
 }
 

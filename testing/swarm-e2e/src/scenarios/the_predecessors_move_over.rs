@@ -129,7 +129,8 @@ async fn ready(context: &Context) -> Result<()> {
     let events = context.kubectl(&["get", "events.events.k8s.io", "-o=wide"]).await?;
     let line = events.lines().find(|line| line.contains("Adopted")).context("no Event Adopted")?;
     ensure!(
-        line.contains("took over 27 jobs as 2 workers ran them; several workers ran 1 of"),
+        line.contains("took over 27 jobs as 2 workers ")
+            && line.contains("; several workers ran 1 "),
         "{line}"
     );
     Ok(())
