@@ -1,10 +1,11 @@
 //! The list of all messages: the sentences in string literals of shipped code, so that a review sees
-//! each rewording once.
+//! each rewording once. No test repeats a sentence of the list.
 //!
 //! `just bless-messages` writes the list again. Help of clap is left out, because docs/reference/cli.md
-//! has it.
+//! has it. A test reads the reason code or the field of a document instead of a sentence, or the name,
+//! number or command that a message carries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -16,9 +17,12 @@ use crate::scan::{Language, Part, Token, tokens};
 const LIST: &str = "testing/messages.txt";
 /// The fewest words of a message; a shorter literal is a name or a label.
 const FEWEST_WORDS: usize = 3;
+/// The most characters in a row that the literal of a test shares with a message.
+const LONGEST_QUOTE: usize = 40;
 
 /// A string literal, without its escapes.
 struct Literal {
+    line: usize,
     /// The text before, between and after the placeholders.
     fragments: Vec<String>,
     /// The code of the attribute around it, without whitespace; empty if none is.
@@ -35,7 +39,7 @@ struct Source {
 fn read(source: &str) -> Source {
     let mut read = Source { literals: Vec::new(), test_modules: Vec::new() };
     let mut code = TestCode::default();
-    for Token { part, .. } in tokens(source, Language::Rust) {
+    for Token { line, part } in tokens(source, Language::Rust) {
         match part {
             Part::Code(character) => {
                 if character == ';' && code.is_test() {
@@ -44,6 +48,7 @@ fn read(source: &str) -> Source {
                 code.read(character);
             }
             Part::Quoted(text) | Part::Raw(text) => read.literals.push(Literal {
+                line,
                 fragments: fragments(text, Escapes::of(&part)),
                 attribute: attribute(&code.item).to_owned(),
                 is_of_tests: code.inside(),
@@ -144,6 +149,17 @@ impl Repository {
         }
         found
     }
+
+    /// The literals of tests, with their file.
+    fn data(&self) -> Vec<(&str, &Literal)> {
+        let mut found = Vec::new();
+        for (file, source) in &self.sources {
+            let all = self.is_of_tests(file);
+            let data = source.literals.iter().filter(|it| all || it.is_of_tests);
+            found.extend(data.filter(|it| it.attribute.is_empty()).map(|it| (file.as_str(), it)));
+        }
+        found
+    }
 }
 
 /// The folder of the modules that a file declares.
@@ -188,6 +204,38 @@ fn every_message_is_in_the_list() {
          only in {LIST}: {:#?}\nonly in the code: {:#?}",
         gone.collect::<Vec<_>>(),
         new.collect::<Vec<_>>()
+    );
+}
+
+/// The parts of a text with one character more than a test may share with a message.
+fn windows(text: &str) -> impl Iterator<Item = &str> {
+    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).skip(LONGEST_QUOTE + 1);
+    text.char_indices().zip(ends).map(move |((start, _), end)| &text[start..end])
+}
+
+#[test]
+fn no_test_repeats_a_message() {
+    let repository = Repository::read();
+    let messages = repository.messages();
+    let mut quotes = HashMap::new();
+    for (_, message) in &messages {
+        for part in message.fragments.iter().flat_map(|it| windows(it)) {
+            quotes.entry(part).or_insert(*message);
+        }
+    }
+    let mut found = Vec::new();
+    for (file, literal) in repository.data() {
+        let mut parts = literal.fragments.iter().flat_map(|it| windows(it));
+        if let Some(message) = parts.find_map(|part| quotes.get(part)) {
+            found.push(format!("{file}:{}: {}", literal.line, message.text()));
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "{} literals of tests repeat more than {LONGEST_QUOTE} characters of a message; compare a \
+         reason code, a field of `-o json`, or the name, number or command in the message:\n{}",
+        found.len(),
+        found.join("\n")
     );
 }
 
