@@ -41,7 +41,7 @@ use leases::{Known, Leases};
 use silent::Silent;
 use views::Views;
 
-/// The longest rest of a turn while something is overdue and held back.
+/// Maximum requeue delay while a revocation is due but held back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The least pause before another look.
 const PAUSE_MIN: Duration = Duration::from_millis(20);

@@ -19,11 +19,11 @@ pub struct WorkerState {
     pub jobs: BTreeMap<String, JobNow>,
     /// Its failing jobs.
     pub failing: Arc<Failing>,
-    /// Its jobs that do not run their newest version well.
+    /// Jobs whose newest version is not running, or keeps failing.
     pub versions: Versions,
 }
 
-/// The jobs of a worker that do not run their newest version well. See [`JobVersion`].
+/// Jobs of a worker whose newest version is not running, or keeps failing. See [`JobVersion`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
     /// The number of jobs that run a previous version.

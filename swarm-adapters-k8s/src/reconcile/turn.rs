@@ -483,7 +483,7 @@ impl<'a> Stages<'a> {
     }
 
     /// Scales the pool to the decided number of pods, once the pods that are removed first are
-    /// marked. Returns whether all are marked: a pod that has changed meanwhile needs another turn.
+    /// marked. Returns false if a pod changed during the write; the next turn tries again.
     async fn scale(
         &mut self,
         pool: &Workload,

@@ -246,8 +246,8 @@ impl Ack {
         Position { incarnation: self.incarnation, revision }
     }
 
-    /// Merges a copy of an acknowledgement of the same session, which may be older. The list of
-    /// jobs that still stop stays true by itself, so a copy without such a list withdraws nothing.
+    /// Merges a copy of an acknowledgement of the same session, which may be older. Jobs only ever
+    /// leave the list of jobs that still stop, so a copy without a list does not clear it.
     pub(crate) fn take_in(&mut self, copy: &Self) {
         if copy.incarnation < self.incarnation {
             return;

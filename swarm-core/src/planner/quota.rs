@@ -130,8 +130,8 @@ fn surplus(loads: &[Load], q: usize) -> usize {
     loads.iter().filter(counts).count()
 }
 
-/// Returns the least number in `low..=high` that is `enough`. That holds from some number on, and
-/// at `high`.
+/// Returns the smallest number in `low..=high` for which `enough` is true. `enough` must be
+/// monotonic, and true at `high`.
 fn least(mut low: usize, mut high: usize, enough: impl Fn(usize) -> bool) -> usize {
     while low < high {
         let middle = low + (high - low) / 2;

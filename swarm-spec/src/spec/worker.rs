@@ -31,7 +31,7 @@ pub struct WorkerSpec {
     /// changes: the runner, or their params. The next one follows when one is ready, or has run for
     /// a second without a check. If one fails, the others keep running the previous version until
     /// it has run well for 30 s or changes again. Percentages are rounded down, and 1 is the
-    /// least. An edit restarts no job. Default: `10%`.
+    /// least. Changing this field itself restarts no job. Default: `10%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [Rule::new(
         "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
@@ -39,8 +39,8 @@ pub struct WorkerSpec {
     )]))]
     pub max_restarting: Option<IntOrString>,
     /// Number of jobs that a worker starts at a time, in the order of their grants. A start counts
-    /// until the job is ready, or has run for a second without a check. An edit restarts no job.
-    /// Default: any number.
+    /// until the job is ready, or has run for a second without a check. Changing this field itself
+    /// restarts no job. Default: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub max_starting: Option<i32>,

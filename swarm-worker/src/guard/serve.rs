@@ -104,7 +104,8 @@ async fn run() -> io::Result<()> {
         tokio::select! {
             biased;
             Some(()) = alarms.recv() => guard.deadline_passed(),
-            // Signals come before requests: a request to stop follows from the same signal.
+            // Handle signals before requests, because the same signal also makes the worker send a
+            // stop request.
             kind = ends.next() => guard.asked.note(kind),
             request = requests.recv() => match request {
                 Some(Request::Deadline { boottime_ns }) => {

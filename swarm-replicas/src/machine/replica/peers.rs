@@ -134,7 +134,7 @@ impl Replica {
         }
     }
 
-    /// Waits members out, and forgets members when nothing depends on them any more.
+    /// Waits until the Leases of silent members have expired, and then forgets those members.
     pub(super) fn pass_time(&mut self, now: Moment, effects: &mut Vec<ReplicaEffect>) {
         for (member, peer) in &mut self.peers {
             peer.watch.step(now, &WatchEvent::Tick, &self.terms.lease);
