@@ -48,18 +48,22 @@ fn resource(crd: &Value, shown: &mut Shown) -> String {
     page.push_str(".\n");
     for part in ["spec", "status"] {
         if schema["properties"][part].is_object() {
-            page.push_str(&object(&kind, part, &schema["properties"][part], shown));
+            let part_schema = &schema["properties"][part];
+            let about = format!("{}\n\n", sentence(part_schema));
+            page.push_str(&object(&kind, part, &about, part_schema, shown));
         }
     }
-    page.push_str(&columns(&kind, version));
+    if kind == "Swarm" {
+        page.push_str(&columns(&kind, version));
+    }
     page
 }
 
-/// Describes an object: a table of its fields, its rules, and then its nested objects. An object with
-/// the fields of an earlier one refers to it.
-fn object(kind: &str, path: &str, schema: &Value, shown: &mut Shown) -> String {
+/// Describes an object: a table of its fields, its rules, and then its nested objects. The row of a
+/// nested object describes it. An object with the fields of an earlier one refers to it.
+fn object(kind: &str, path: &str, about: &str, schema: &Value, shown: &mut Shown) -> String {
     let heading = format!("{kind}: {path}");
-    let mut page = format!("\n### {heading}\n\n{}\n\n", sentence(schema));
+    let mut page = format!("\n### {heading}\n\n{about}");
     let fields = schema["properties"].to_string();
     if let Some(earlier) = shown.get(&fields) {
         let anchor: String =
@@ -69,7 +73,7 @@ fn object(kind: &str, path: &str, schema: &Value, shown: &mut Shown) -> String {
         return page;
     }
     shown.insert(fields, heading);
-    let (mut rows, mut inner) = (String::new(), String::new());
+    let (mut rows, mut inner) = (Vec::new(), String::new());
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let is_required = |it: &Value| it.as_str() == Some(name);
         let required = schema["required"].as_array().into_iter().flatten().any(is_required);
@@ -81,22 +85,21 @@ fn object(kind: &str, path: &str, schema: &Value, shown: &mut Shown) -> String {
             Value::Array(list) if list.is_empty() => default,
             value => format!("`{value}`"),
         };
-        rows += &row(&[
-            &format!("`{name}`{mark}"),
-            &kind_of(field),
-            &default,
-            &bounds(field),
-            &description,
-        ]);
+        rows.push([format!("`{name}`{mark}"), kind_of(field), default, bounds(field), description]);
         let element = if field["items"].is_object() { &field["items"] } else { field };
         let mark = if field["items"].is_object() { "[]" } else { "" };
-        if element["properties"].is_object() {
-            inner += &object(kind, &format!("{path}.{name}{mark}"), element, shown);
+        // Kubernetes itself defines the fields of a condition.
+        if element["properties"].is_object() && name != "conditions" {
+            // The row of a list describes the list.
+            let about = match sentence(element) {
+                about if mark.is_empty() || about == sentence(field) => String::new(),
+                about => format!("{about}\n\n"),
+            };
+            inner += &object(kind, &format!("{path}.{name}{mark}"), &about, element, shown);
         }
     }
     if !rows.is_empty() {
-        page += "| field | type | default | allowed | meaning |\n|---|---|---|---|---|\n";
-        page += &rows;
+        page += &table(&rows);
     }
     let rules = schema["x-kubernetes-validations"].as_array();
     let refusals: BTreeSet<_> =
@@ -108,6 +111,16 @@ fn object(kind: &str, path: &str, schema: &Value, shown: &mut Shown) -> String {
         writeln!(page, "- {refusal}").unwrap();
     }
     page + &inner
+}
+
+/// Returns a table without the columns that are empty in it.
+fn table(rows: &[[String; 5]]) -> String {
+    let headings = ["field", "type", "default", "allowed", "meaning"];
+    let is_used = |column: &usize| rows.iter().any(|cells| !cells[*column].is_empty());
+    let used: Vec<_> = (0..headings.len()).filter(is_used).collect();
+    let line = |cells: &[&str]| row(&used.iter().map(|column| cells[*column]).collect::<Vec<_>>());
+    let lines = rows.iter().map(|cells| line(&cells.each_ref().map(String::as_str)));
+    line(&headings) + "|" + &"---|".repeat(used.len()) + "\n" + &lines.collect::<String>()
 }
 
 fn kind_of(field: &Value) -> String {
@@ -151,9 +164,15 @@ fn bounds(field: &Value) -> String {
     }
     if !field["properties"].is_object() {
         let rules = field["x-kubernetes-validations"].as_array();
-        all.extend(rules.into_iter().flatten().map(|rule| text(&rule["message"])));
+        all.extend(rules.into_iter().flatten().map(|rule| short(&text(&rule["message"]))));
     }
     all.join("; ")
+}
+
+/// Returns the range alone of a rule about a duration.
+fn short(rule: &str) -> String {
+    let range = rule.strip_prefix("write a duration from ").and_then(|it| it.split_once(", for"));
+    range.map_or_else(|| rule.to_owned(), |(range, _)| range.to_owned())
 }
 
 /// Splits a description from the default that its last sentence states.
