@@ -3,6 +3,10 @@
 //!
 //! A replica has one Lease for all scopes that it watches. The replicas that watch a scope share
 //! the Swarms of that scope.
+//!
+//! Every replica watches all Swarms, and a turn begins only with a permit for its Swarm. A replica
+//! that gains a Swarm reads it from the API server, and takes the ledger over by a write of its own. The share
+//! alone would not do: it does not notice a process that froze between its check and its request.
 
 pub(crate) mod fence;
 pub(crate) mod hosting;

@@ -9,6 +9,9 @@
 //!
 //! The result is [`Desired::replicas`], and [`decide`](crate::decide) empties surplus workers
 //! before they go, as usual.
+//!
+//! The state is in memory only, since it may be lost: the number then stays too high for one more
+//! cooldown. The load of workers is not used, because it falls when there are more of them.
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,10 @@
 //! A worker's report concerns the jobs that this worker holds, and no other job moves because of
 //! it. Within an hour a job leaves each worker at most once for this reason. So a job that fails
 //! everywhere comes to rest, and a worker that lies can only shed a tenth of the jobs.
+//!
+//! Neither a pin nor a rule of the planner keeps the job away. A pin would be balanced by another
+//! job, and the planner's proof of the fewest moves holds for jobs that differ only in pins and
+//! shares. The ledger does not record failures: after a takeover the job may try a worker again.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

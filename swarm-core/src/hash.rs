@@ -2,6 +2,10 @@
 //!
 //! Both are part of the persisted behaviour: a change of either moves jobs in every running pool.
 //! The golden vectors below freeze them. They use only integers of fixed width, and no floats.
+//!
+//! A home depends on the hash of the name and on the live slots, without a table. When a slot is
+//! added at the top, only the jobs that draw it move. Hash rings are uneven, rendezvous hashing
+//! costs one hash for each job and slot, and jump hashing needs floats.
 
 use std::collections::BTreeMap;
 

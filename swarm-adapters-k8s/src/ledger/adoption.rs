@@ -1,6 +1,10 @@
 //! Takes over pools whose jobs another operator assigned. Finds the view that their workers read,
 //! and detects an operator that may still write it. The core decides which assignments to take
 //! over.
+//!
+//! The spec has to ask for it, since a view that is years old would otherwise decide. The former
+//! operator held no Lease, so its container and its entry in `managedFields` are the only signs of
+//! it. No time makes its last write too old, since it writes only when its list changes.
 
 use futures::TryStreamExt as _;
 use jiff::Timestamp;

@@ -1,5 +1,14 @@
 //! The record of the ConfigMaps that the jobs of a ledger come from. It is an annotation of the ledger, so
 //! that each save writes both, and the next writer of the ledger has both.
+//!
+//! The record names the ConfigMaps that selectors found with at least one job. A recorded ConfigMap
+//! is missing if it does not exist, and a source of the spec still has the labels. So the rule
+//! needs the API server alone, and holds after a restart and a takeover. A number of ConfigMaps
+//! would not do: two names that change places look like a loss, or hide one. Nor would a time to
+//! wait, since deploying tools retry for minutes.
+//!
+//! A generated suffix of a name does not count: ten characters of kustomize, or five of
+//! `generateName`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

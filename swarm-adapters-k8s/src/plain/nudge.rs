@@ -10,6 +10,9 @@
 //!
 //! A nudge is due while the annotation lacks the slot's version. That survives any crash of the
 //! operator.
+//!
+//! Workers do not watch the API server instead: each would need rights and a client. Workers that
+//! need more than a file use sessions.
 
 use std::time::Duration;
 

@@ -8,6 +8,10 @@
 //! have stopped the jobs, or until [`PLAIN_HANDOVER`] after its nudge. So a job hardly ever runs
 //! twice. That needs no memory: the ledger records which workers gave jobs, and annotations record
 //! which were nudged.
+//!
+//! Sessions release, acknowledge and get jobs in separate writes. Plain workers without an endpoint
+//! cannot acknowledge, so each of their moves would wait for a timeout. A restart of the container
+//! proves nothing either, since the container may start with the old mount.
 
 use std::time::Duration;
 

@@ -1,4 +1,12 @@
 //! Releases deleted Swarms. Their workers stop first, with proof if the policy requires it.
+//!
+//! The ConfigMap of the view has no owner reference, and stays with empty lists. Without it,
+//! running pods would keep the old file for ever, and restarted pods would hang. The ledger has no
+//! owner reference either, since foreground deletion would remove it before the release. Its
+//! deletion follows the removal of the finalizer.
+//!
+//! A Swarm whose namespace is being deleted loses its finalizer at once. The operator and its
+//! rights may go with the same command, and then nothing could remove the finalizer.
 
 use std::time::Duration;
 

@@ -8,6 +8,10 @@
 //!
 //! Evidence is an answer from the store itself that is older than an earlier observation. Evidence
 //! counts once: an observation from before the last rollback proves nothing about another one.
+//!
+//! Each watch also lists every ten minutes, for a rollback that left no evidence. The newest
+//! version of a list proves nothing: a restored store writes dozens of versions before it serves
+//! requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

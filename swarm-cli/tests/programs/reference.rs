@@ -172,7 +172,10 @@ fn parts_of(help: &str) -> Vec<String> {
         let is_paragraph = line.starts_with(|first: char| !first.is_whitespace());
         let begins = is_paragraph || option(line).is_some();
         match parts.last_mut() {
-            Some(part) if !begins => *part += &format!("{line}\n"),
+            Some(part) if !begins => {
+                part.push_str(line);
+                part.push('\n');
+            }
             _ => parts.push(format!("{line}\n")),
         }
     }

@@ -1,5 +1,12 @@
 //! The part of an acknowledgement that lists the jobs still being stopped, so that one slow job
 //! delays no other.
+//!
+//! The session names the view that it acts on, and every job that it still stops and that this view
+//! does not grant. A job that is not named has ended, so a list is complete or absent, and never
+//! cut. A view's names only become fewer, so of two copies only names in both count.
+//!
+//! The acknowledgement keeps its meaning, so any mixture of versions is safe. A list of the jobs
+//! that have ended would grow with the move; this one is short when it matters.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! Plans in which every worker runs every job, for example for health probes and peering.
+//!
+//! Settings that need one worker (`pin`, `share`, `runOnce`, a maximum) are refused and not
+//! ignored, since ignoring them would break promises.
 
 use std::collections::{BTreeMap, BTreeSet};
 

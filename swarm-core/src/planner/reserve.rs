@@ -3,6 +3,16 @@
 //!
 //! Jobs that fit where they are stay. The others are placed by class: pinned jobs first, then by
 //! priority. A class never yields to a less important one.
+//!
+//! A job that does not fit where it is takes the first of these steps that gains it a place:
+//!
+//! 1. The least reserved worker that has room.
+//! 2. A search for the fewest jobs, one to six, that make room and find other places.
+//! 3. Less important jobs yield, as few as possible.
+//! 4. The class is packed from scratch, on one worker, then two, four, up to all.
+//!
+//! The search is bounded, since the best packing cannot be computed fast. Its order depends on
+//! places and sizes only, so a second plan finds no moves to make.
 
 mod fit;
 mod level;

@@ -1,4 +1,7 @@
 //! Suspended jobs: the other jobs are planned without them, and they are added as unassigned.
+//!
+//! A suspended job is released like a removed one. Its cell stays, so its token goes on rising, and
+//! a job that is done stays done.
 
 use std::borrow::Cow;
 

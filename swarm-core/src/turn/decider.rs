@@ -2,6 +2,11 @@
 //!
 //! Most turns of a large pool find no change: a worker renewed its lease, or a periodic resync ran.
 //! Such a turn costs only a look at the observed workers, however many jobs there are.
+//!
+//! `decide` is pure, so equal inputs give the kept decision. Durations count only when they reach a
+//! limit, and `recheck_in` is the time until the first one does. A kept decision grants nothing, so
+//! a forgotten limit only makes a decision late, by a minute at most. Debug builds also decide from
+//! scratch, and compare.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

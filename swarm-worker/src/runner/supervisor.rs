@@ -1,4 +1,8 @@
 //! Owns the running jobs: starts them, stops them, and restarts jobs that ended by themselves.
+//!
+//! An edit of the runner or of params restarts a few jobs at a time, under the same token, as if
+//! their programs had crashed. A failure among them holds the others at their previous version. All
+//! at once would end every job of a pool after one typo.
 
 mod failing;
 mod stepping;
