@@ -173,9 +173,10 @@ fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
     }
     if managed.as_ref().is_some_and(|managed| managed.image.is_some())
         && spec.worker.as_ref().and_then(|worker| worker.protocol).is_none()
+        && spec.protocol() != ProtocolSpec::Session
     {
         let reason = "pool.managed.image needs it: write Plain if the image's program reads its \
-                      jobs from a file, or Session if swarm-worker runs its programs";
+                      jobs from a file, or Session and a runner if swarm-worker runs its programs";
         return wrong("spec.worker.protocol", reason);
     }
     if let Some(Err(reason)) = managed.as_ref().map(ManagedSpec::check_env) {

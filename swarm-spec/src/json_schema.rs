@@ -83,6 +83,7 @@ mod tests {
         assert_eq!(runner["properties"]["env"]["additionalProperties"]["type"], "string");
         let about = spec["properties"]["replicas"]["description"].as_str().unwrap();
         assert!(about.starts_with("Number of workers,"), "{about}");
-        assert_eq!(spec["required"], json!(["pool"]));
+        assert_eq!(spec["properties"]["pool"]["default"], json!({"managed": {}}));
+        assert!(spec.get("required").is_none());
     }
 }

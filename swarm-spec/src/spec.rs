@@ -118,7 +118,9 @@ pub struct SwarmSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
 
-    /// Workers that share the jobs. A Swarm cannot change to another pool.
+    /// Workers that share the jobs. A Swarm cannot change to another pool. Default:
+    /// `{managed: {}}`.
+    #[serde(default = "PoolSpec::ours", deserialize_with = "pool::or_ours")]
     pub pool: PoolSpec,
 
     /// Protocol, runner and limits of the workers.
@@ -199,10 +201,13 @@ fn runners_exist() -> Rule {
     )
 }
 
-/// The condition that workers take part in sessions.
+/// The condition that workers take part in sessions, as [`ProtocolSpec::following`] says. A default of the
+/// schema cannot depend on other fields.
 const IN_SESSIONS: &str = "has(self.worker) && has(self.worker.protocol) \
                            ? self.worker.protocol == 'Session' \
-                           : has(self.pool.managed) && !has(self.pool.managed.image)";
+                           : (has(self.pool.managed) && !has(self.pool.managed.image)) \
+                           || (!has(self.view) && has(self.worker) && (has(self.worker.runner) \
+                           || (has(self.worker.runners) && self.worker.runners.size() > 0)))";
 
 fn adoption_is_of_views() -> Rule {
     Rule::new(
@@ -419,13 +424,14 @@ pub enum ModeSpec {
 }
 
 impl SwarmSpec {
-    /// The protocol of the workers. Without a value it is `Session` for workers that the operator
-    /// creates from its own image.
+    /// The protocol of the workers, as it is written or [follows](ProtocolSpec::following).
     #[must_use]
     pub fn protocol(&self) -> ProtocolSpec {
         let written = self.worker.as_ref().and_then(|worker| worker.protocol);
         let is_ours = self.pool.managed.as_ref().is_some_and(|managed| managed.image.is_none());
-        written.unwrap_or(if is_ours { ProtocolSpec::Session } else { ProtocolSpec::default() })
+        let has_runner = self.written_runners().next().is_some();
+        let follows = ProtocolSpec::following(is_ours, has_runner, self.view.is_some());
+        written.unwrap_or(follows)
     }
 
     /// Whether output of jobs is shown outside of the log of their worker.

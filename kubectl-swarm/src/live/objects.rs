@@ -16,6 +16,7 @@ use swarm_core::parts::{Part, StoredPart, join};
 use swarm_core::stored::{Stored, StoredHolder, Waits};
 use swarm_core::{Failing, Ledger, Timing};
 use swarm_spec::convert::RELEASE_MARGIN;
+use swarm_spec::spec::ProtocolSpec;
 use swarm_terminal::times::time;
 use swarm_view::status::{Condition, UnassignedRow};
 
@@ -217,11 +218,15 @@ impl SwarmObject {
 
     /// Whether workers get their jobs by sessions, and so confirm them.
     pub(super) fn has_sessions(&self) -> bool {
-        let managed = &self.spec["pool"]["managed"];
-        match self.spec["worker"]["protocol"].as_str() {
-            Some(protocol) => protocol == "Session",
-            None => managed.is_object() && managed["image"].is_null(),
+        let (managed, worker) = (&self.spec["pool"]["managed"], &self.spec["worker"]);
+        if let Some(protocol) = worker["protocol"].as_str() {
+            return protocol == "Session";
         }
+        let is_ours = managed.is_object() && managed["image"].is_null();
+        let named = worker["runners"].as_object().is_some_and(|it| !it.is_empty());
+        let has_runner = named || worker["runner"].is_object();
+        let has_view = self.spec["view"].is_object();
+        ProtocolSpec::following(is_ours, has_runner, has_view) == ProtocolSpec::Session
     }
 }
 

@@ -16,7 +16,8 @@ pub const SESSION_CLOSE: time::Duration = time::Duration::from_secs(2);
 /// Protocol of the workers. `Plain`: programs that read their jobs from a file. A pod that holds a
 /// session's Lease is still served as a session, so a pool can migrate pod by pod. `Session`:
 /// programs that hold a Lease and acknowledge, such as `swarm-worker run --protocol session`; other
-/// pods get no jobs. Default: `Plain`; `Session` for `pool.managed` without `image`.
+/// pods get no jobs. Default: `Session` for `pool.managed` without `image`, and with a runner and
+/// without `view`; otherwise `Plain`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProtocolSpec {
     /// Reads a file.
@@ -24,6 +25,16 @@ pub enum ProtocolSpec {
     Plain,
     /// Holds a Lease and acknowledges.
     Session,
+}
+
+impl ProtocolSpec {
+    /// The protocol of workers without a written one: of workers that the operator creates from its
+    /// own image (`is_ours`), and of others. Only workers in sessions get a runner. A view is for
+    /// workers that read it, so a runner next to one decides nothing.
+    #[must_use]
+    pub const fn following(is_ours: bool, has_runner: bool, has_view: bool) -> Self {
+        if is_ours || (has_runner && !has_view) { Self::Session } else { Self::Plain }
+    }
 }
 
 /// Proof that is needed before a job is granted to the next worker. `AtLeastOnce` also accepts that

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use swarm_core::session::Portion;
 
+use super::IN_SESSIONS;
 use crate::rule::Rule;
 
 /// The most characters of the name of a Swarm with a managed pool. A label of the pods holds the
@@ -27,9 +28,9 @@ pub struct ManagedSpec {
     /// Workload that creates the pods. Default: `Deployment`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ManagedKind>,
-    /// Image of the workers; needs `worker.protocol`. With `Session` and without `command`, the
-    /// operator adds `swarm-worker` to the container, and `worker.runner` can use the programs of
-    /// the image. Default: `swarm-worker` of the operator's release.
+    /// Image of the workers; needs `worker.protocol` or a runner. With `Session` and without
+    /// `command`, the operator adds `swarm-worker` to the container, and `worker.runner` can use the
+    /// programs of the image. Default: `swarm-worker` of the operator's release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024), regex(pattern = "^[!-~]+$"))]
     pub image: Option<String>,
@@ -286,13 +287,15 @@ impl ManagedSpec {
     }
 }
 
-/// Requires a protocol for an image of the user, since only the user knows the program.
+/// Requires a protocol or a runner for an image of the user, since only the user knows the program.
 pub(super) fn image_needs_protocol() -> Rule {
     Rule::new(
-        "!has(self.pool.managed) || !has(self.pool.managed.image) \
-         || (has(self.worker) && has(self.worker.protocol))",
+        format!(
+            "!has(self.pool.managed) || !has(self.pool.managed.image) \
+             || (has(self.worker) && has(self.worker.protocol)) || ({IN_SESSIONS})"
+        ),
         "pool.managed.image needs worker.protocol: write Plain if the image's program reads its \
-         jobs from a file, or Session if swarm-worker runs its programs",
+         jobs from a file, or Session and a runner if swarm-worker runs its programs",
     )
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{ManagedKind, ManagedSpec};
 use crate::rule::Rule;
@@ -62,6 +62,12 @@ pub enum Meant<'a> {
 }
 
 impl PoolSpec {
+    /// The pool of a Swarm that names none: the operator creates the pods.
+    #[must_use]
+    pub fn ours() -> Self {
+        Self { managed: Some(ManagedSpec::default()), ..Self::default() }
+    }
+
     /// The kind of the pool of the Swarm with this name, and the pool's workload if it has one.
     #[must_use]
     pub fn workload<'a>(&'a self, swarm: &'a str) -> (Kind, Option<Meant<'a>>) {
@@ -78,6 +84,11 @@ impl PoolSpec {
             (None, None, None) => (Kind::Pods, None),
         }
     }
+}
+
+/// Reads a pool without a value as a missing one, like the API server.
+pub(super) fn or_ours<'de, D: Deserializer<'de>>(from: D) -> Result<PoolSpec, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_else(PoolSpec::ours))
 }
 
 /// The kind of a pool.

@@ -13,7 +13,8 @@ use crate::rule::Rule;
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerSpec {
-    /// Protocol of the workers. Default: `Plain`; `Session` for `pool.managed` without `image`.
+    /// Protocol of the workers. Default: `Session` for `pool.managed` without `image`, and with
+    /// `runner` or `runners` and without `view`; otherwise `Plain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolSpec>,
     /// Action of `swarm-worker` for a job that names no other in `runners`: on one machine, in managed pools, and in sessions that

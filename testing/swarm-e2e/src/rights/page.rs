@@ -16,7 +16,7 @@ The policies `swarm-deputy` and `swarm-managed-pools` refuse a write that change
 The middle column is about pools of pods that a user created, the last one about changes of managed pools.
 To create a managed pool, a user needs the right to create its workload.
 A field that is not listed takes what the field around it takes. The removal of a field below `worker` takes the same as a change.
-If a Swarm has runners, a change of `worker.protocol` takes their right, too.
+If a Swarm has runners, a change of `worker.protocol` takes their right, too. So does a change of `view` without `worker.protocol`, since both decide about the protocol.
 The subresource `scale` sets `replicas` alone, and takes the right to scale StatefulSets and Deployments.
 
 The scenario `every_field_takes_its_right` tries each field on a real cluster.

@@ -40,6 +40,12 @@ pub(super) async fn run(context: Context) -> Result<()> {
         (json!({"refresh": {"mode": "Evict"}}), "may not evict any in this namespace"),
         (json!({"view": {"configMapName": "theirs"}}), "ConfigMap theirs, and tenant may not"),
         (json!({"worker": {"protocol": "Plain"}}), "ConfigMap borrowed-config, and tenant may"),
+        (json!({"worker": null}), "ConfigMap borrowed-config, and tenant may"),
+        // The protocol follows from the runner, so that no ConfigMap has the view.
+        (
+            json!({"worker": {"runner": {"log": {}}}}),
+            "pods of a StatefulSet obey worker.runner, and",
+        ),
         (
             json!({"worker": {"protocol": "Session", "versionEndpoint": {"port": 80}}}),
             "ask for the right to get pods/proxy",
@@ -174,9 +180,12 @@ async fn a_managed_pool_is_deleted_by_who_may_delete_its_workload(context: &Cont
 /// A tenant who may not make a managed pool may edit its jobs, but not the number of its workers.
 async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Result<()> {
     let managed = json!({"pool": {"managed": {}}, "replicas": 0});
-    let refused = write(context, "tenant", &managed, true).await;
-    let refused = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
-    ensure!(refused.contains("may not create any in this namespace"), "`{refused}`");
+    // An absent pool is a managed one.
+    for pool in [managed.clone(), json!({"pool": null, "replicas": 0})] {
+        let refused = write(context, "tenant", &pool, true).await;
+        let refused = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
+        ensure!(refused.contains("may not create any in this namespace"), "{pool}: `{refused}`");
+    }
     // Workers of a managed pool have sessions, so no ConfigMap has their view.
     grant(context, "maker", MAKER).await?;
     let made = json!({"pool": {"managed": {}}, "jobs": [{"name": "a"}]});
@@ -339,6 +348,10 @@ async fn write(context: &Context, user: &str, fields: &Value, is_dry: bool) -> R
     });
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
+    }
+    // A field without a value is left out, so that its default counts.
+    if let Some(fields) = spec.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
     }
     let swarm = json!({
         "apiVersion": "swarm.k8slab.info/v1alpha1",
