@@ -43,5 +43,5 @@ pub mod view;
 pub mod yaml;
 
 pub use duration::Duration;
-pub use json_schema::json_schema;
+pub use json_schema::{json_schema, spec_schema};
 pub use size::Size;

@@ -1,4 +1,5 @@
-//! Reads one `Swarm` from a file: the same manifest as for `kubectl apply`, checked offline.
+//! Reads one `Swarm` from a file: the same manifest as for `kubectl apply`, checked offline. A file
+//! may also have the short form, which [`expand`] writes in full.
 //!
 //! A file may have more documents. ConfigMaps serve the Swarm's sources of jobs, and the workload
 //! of its pool has the number of workers. A note names each document that is ignored.
@@ -16,12 +17,14 @@ mod pool;
 mod record;
 mod runner;
 mod secret;
+mod short;
 mod stop;
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::session::{JobOutput, Pace};
 use swarm_core::{Desired, Ledger, Need, RunnerName};
@@ -38,6 +41,8 @@ pub use record::SourceRecord;
 pub use runner::{Check, Probe, Program, Ready, Restart, Runner};
 pub(crate) use secret::check_keys;
 pub use secret::{SecretParam, is_secret_key, param_variable};
+pub use short::expand;
+pub(crate) use short::{COMMAND, short_path};
 pub use stop::Stop;
 
 use crate::convert::{self, Home};
@@ -148,6 +153,16 @@ pub fn parse_documents(
     let objects = Objects::of(documents, namespace);
     let swarm = objects.swarm(name)?;
     read_swarm(swarm, &objects, home).map_err(|error| error.in_swarm(&|path| swarm.at(path)))
+}
+
+/// The objects of the documents, each in its long form, as `kubectl apply` takes it. Items of a `List`
+/// count as objects.
+///
+/// # Errors
+///
+/// [`ManifestError`] for a Swarm with two forms of one field.
+pub fn objects(documents: Vec<Document<'_>>) -> Result<Vec<Value>, ManifestError> {
+    Objects::of(documents, None).in_full()
 }
 
 fn read_swarm(

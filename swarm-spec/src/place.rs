@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use granit_parser::{Event, ScalarStyle, Span};
 
+use crate::manifest::short_path;
 pub(crate) use crate::yaml::place_of;
 use crate::yaml::{Events, Unreadable, is_merge_key, without_mark};
 
@@ -70,12 +71,21 @@ pub(crate) fn written(text: &str, document: usize, path: &str) -> Option<String>
     }
 }
 
-/// The place of a field, and its value if the field exists.
+/// The place of a field, and its value if the field exists. A field of the long form of a Swarm is
+/// also found where the text has its short form.
 pub(crate) fn seek<'t>(
     text: &'t str,
     document: usize,
     path: &str,
 ) -> Option<(Place, Option<Spanned<'t>>)> {
+    let found = follow(text, document, path)?;
+    let short = short_path(path).filter(|_| found.1.is_none());
+    let short = short.and_then(|short| follow(text, document, &short));
+    Some(short.filter(|(_, value)| value.is_some()).unwrap_or(found))
+}
+
+/// The place of a field at exactly this path.
+fn follow<'t>(text: &'t str, document: usize, path: &str) -> Option<(Place, Option<Spanned<'t>>)> {
     let steps = steps(path)?;
     let seek = Seek::to_document(without_mark(text), NonZeroUsize::new(document)?).ok()?;
     seek.follow(&steps).ok()

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::duration::Duration;
 use crate::error::Mistakes;
+use crate::manifest::COMMAND;
 
 /// The fields of every object that its schema does not list.
 const COMMON_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
@@ -377,9 +378,13 @@ impl<'a> Structure<'a> {
             if value.is_null() && known.get(field).is_some_and(|it| !it.is_nullable()) {
                 continue;
             }
+            let parent = schema;
             let Some(schema) = known.get(field) else {
                 let names = known.keys().map(String::as_str).filter(|name| !common.contains(name));
                 let spec = self.spec;
+                // The short form is in no schema, since it is written in full before.
+                let is_spec = spec.is_some_and(|spec| std::ptr::eq(spec, parent));
+                let names = names.chain(is_spec.then_some(COMMAND));
                 self.found.push(|| match spec.and_then(|spec| place(spec, field)) {
                     Some(place) => format!("unknown field `{path}`; did you mean `{place}`?"),
                     None => unknown(path, field, names.collect()),

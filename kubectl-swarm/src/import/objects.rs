@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 use swarm_core::View;
-use swarm_spec::manifest::in_full;
+use swarm_spec::manifest::{expand, in_full};
 use swarm_spec::predecessor::CONTROLLER;
 use swarm_spec::spec::API_VERSION;
 use swarm_spec::{view, yaml};
@@ -106,28 +106,32 @@ impl Objects {
                 return report.mistake(&Spot::new(text, 0, ""), in_full(&error));
             }
         };
-        for (number, value) in documents {
+        for (number, mut value) in documents {
             let spot = Spot::new(text, number, "");
-            match value.get("items").and_then(Value::as_array) {
-                Some(items) if text_at(&value, "/kind").ends_with("List") => {
-                    for (index, item) in items.iter().enumerate() {
+            let is_list = text_at(&value, "/kind").ends_with("List");
+            match value.get_mut("items").and_then(Value::as_array_mut) {
+                Some(items) if is_list => {
+                    for (index, item) in items.iter_mut().enumerate() {
                         let spot = spot.at(&format!(".items[{index}]"));
                         self.document(item, text, spot, namespace, report);
                     }
                 }
-                Some(_) | None => self.document(&value, text, spot, namespace, report),
+                Some(_) | None => self.document(&mut value, text, spot, namespace, report),
             }
         }
     }
 
     fn document(
         &mut self,
-        value: &Value,
+        value: &mut Value,
         text: &Rc<Text>,
         spot: Spot,
         wanted: Option<&str>,
         report: &mut Report,
     ) {
+        // A Swarm of this project is left out, with or without mistakes in its short form.
+        let _ = expand(value);
+        let value = &*value;
         let kind = text_at(value, "/kind");
         let (group, name) = (text_at(value, "/apiVersion"), text_at(value, "/metadata/name"));
         let own = Some(text_at(value, "/metadata/namespace")).filter(|name| !name.is_empty());

@@ -230,8 +230,7 @@ fn judge_crd(crd: Option<&Value>) -> (Outcome, String) {
     let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
     let mut schemas = versions.map(|it| &it["schema"]["openAPIV3Schema"]["properties"]["spec"]);
     let there = schemas.next().map(fields).unwrap_or_default();
-    let here = swarm_spec::json_schema();
-    let here = fields(spec_of(&here));
+    let here = fields(&swarm_spec::spec_schema());
     let (older, newer): (Vec<_>, Vec<_>) =
         (here.difference(&there).collect(), there.difference(&here).collect());
     let names = |fields: &[&String]| some(fields.iter().map(|field| field.as_str()));
@@ -250,11 +249,6 @@ fn judge_crd(crd: Option<&Value>) -> (Outcome, String) {
             ),
         ),
     }
-}
-
-/// Returns the schema of the spec in the schema of manifests.
-fn spec_of(schema: &Value) -> &Value {
-    &schema["then"]["properties"]["spec"]
 }
 
 /// Returns the paths of the fields of a spec, such as `worker.runners`.
@@ -449,7 +443,7 @@ mod tests {
         let (outcome, message) = judge_crd(swarm.next().as_ref());
         assert_eq!((outcome, &*message), (Outcome::Good, "the fields of this version"));
 
-        let spec = spec_of(&swarm_spec::json_schema()).clone();
+        let spec = swarm_spec::spec_schema();
         let crd = |spec: &Value| {
             json!({"spec": {"versions": [
                 {"schema": {"openAPIV3Schema": {"properties": {"spec": spec}}}},

@@ -123,7 +123,30 @@ fn at_version(mut objects: Vec<Value>, version: &str) -> Result<String, String> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::Source;
     use super::*;
+
+    /// A list counts as the objects in it.
+    #[test]
+    fn the_long_form_is_sent() {
+        let sent = |text: &str| {
+            let source = Source::of("FILE", text);
+            let objects = source.objects().map_err(|error| source.explained(&error, "FILE"));
+            objects.map(|objects| at_version(objects, "17").unwrap())
+        };
+        let short = "{kind: Swarm, metadata: {name: s}, spec: {command: [cat], jobs: [a]}}";
+        let long = json!({
+            "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
+            "metadata": {"name": "s", "resourceVersion": "17"},
+            "spec": {"worker": {"runner": {"command": ["cat"]}}, "jobs": [{"name": "a"}]},
+        });
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [long]}).to_string();
+        assert_eq!(sent(short).unwrap(), list);
+        assert_eq!(sent(&format!("{{kind: List, items: [{short}]}}")).unwrap(), list);
+        let both = short.replace("jobs:", "worker: {runner: {command: [cat]}}, jobs:");
+        let sentence = sent(&both).unwrap_err().sentence;
+        assert!(sentence.starts_with("FILE:1:43: Swarm `s`: spec.command: "), "{sentence}");
+    }
 
     #[test]
     fn the_only_swarm_gets_the_version() {

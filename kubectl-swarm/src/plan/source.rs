@@ -86,18 +86,18 @@ impl Source {
         manifest::parse_documents(documents, name, namespace, home)
     }
 
-    /// Returns the objects of all texts.
+    /// Returns the objects of all texts, each Swarm in its long form.
     ///
     /// # Errors
     ///
-    /// The error of a text that does not parse.
+    /// The error of a text that does not parse, or of a Swarm with two forms of one field.
     pub fn objects(&self) -> Result<Vec<serde_json::Value>, ManifestError> {
         let documents = if self.parts.is_empty() {
             yaml::manifests(&self.text)?.into_iter().filter(has_kind).collect()
         } else {
             self.documents()?.into_iter().map(|(_, document)| document).collect::<Vec<_>>()
         };
-        Ok(documents.into_iter().map(|document| document.value).collect())
+        manifest::objects(documents)
     }
 
     /// The documents of all texts that have a kind, with the text that each is in.

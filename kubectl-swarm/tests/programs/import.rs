@@ -212,7 +212,9 @@ fn a_directory_without_a_kustomization_is_its_manifests() {
     copy("config.yml", "config.yml");
     copy("worker.yaml", "worker.yaml");
     copy("controller.yaml", "controller.yml");
-    // The folder also has files of other programs.
+    // The folder also has files of other programs, and a Swarm in its short form.
+    fs::write(dir.path().join("ours.yaml"), "{kind: Swarm, spec: {command: [a], jobs: [b]}}")
+        .unwrap();
     fs::write(dir.path().join("ci.yaml"), "jobs: {build: {steps: []}}\n").unwrap();
     fs::write(dir.path().join("list.json"), "[1, 2]").unwrap();
     fs::write(dir.path().join("chart.yaml"), "a: {{ .Values.a }}: b\n").unwrap();
@@ -226,6 +228,7 @@ fn a_directory_without_a_kustomization_is_its_manifests() {
     for note in [
         "ci.yaml:1: this is not an object",
         "list.json:1: this is not an object",
+        "ours.yaml:1: this is a Swarm of ours already; left out",
         "chart.yaml: document 1 does not parse",
         "controller.yml:1: Deployment `swarm-controller` is the previous operator",
     ] {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::ManifestError;
 use super::location::Location;
+use super::{ManifestError, short};
 use crate::error::SpecError;
 use crate::fields::Fields;
 use crate::place;
@@ -22,6 +22,8 @@ pub(super) struct Object<'t> {
     location: Location,
     /// An error about a key that is another text in Kubernetes.
     renamed: Option<Unreadable>,
+    /// An error about two forms of one field.
+    doubled: Option<SpecError>,
 }
 
 /// All objects of a file. It remembers which objects were used.
@@ -35,15 +37,16 @@ pub(super) struct Objects<'t> {
 }
 
 impl<'t> Objects<'t> {
-    /// The objects of the documents. Items of a `List`, as `kubectl get` prints it, count as
-    /// documents. If `namespace` is given, objects of other namespaces are left out.
+    /// The objects of the documents, in their long form. Items of a `List`, as `kubectl get` prints
+    /// it, count as documents. If `namespace` is given, objects of other namespaces are left out.
     pub(super) fn of(documents: Vec<Document<'t>>, namespace: Option<&str>) -> Self {
         let mut all = Vec::new();
         for (index, document) in documents.into_iter().enumerate() {
             let Document { text, number, mut value, renamed } = document;
-            let object = |value: Value, path: String| {
+            let object = |mut value: Value, path: String| {
                 let location = Location { index, document: number, path, within: None };
-                Object { value, text, location, renamed: renamed.clone() }
+                let doubled = short::expand(&mut value).err();
+                Object { value, text, location, renamed: renamed.clone(), doubled }
             };
             match value.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) if text_at(&value, "/kind") == "List" => {
@@ -98,8 +101,15 @@ impl<'t> Objects<'t> {
             return Err(ManifestError::ApiVersion { at, found });
         }
         swarm.has_its_keys()?;
+        swarm.is_single_form()?;
         self.used.borrow_mut().insert(index);
         Ok(swarm)
+    }
+
+    /// Every object in its long form.
+    pub(super) fn in_full(self) -> Result<Vec<Value>, ManifestError> {
+        let whole = |object: Object<'_>| object.is_single_form().map(|()| object.value);
+        self.all.into_iter().map(whole).collect()
     }
 
     /// The object of this kind and name in the namespace of `swarm`, if any. It may occur again
@@ -177,7 +187,7 @@ impl Object<'_> {
     /// An object without a text.
     pub(super) fn alone(value: Value) -> Self {
         let location = Location { index: 0, document: 1, path: String::new(), within: None };
-        Self { value, text: "", location, renamed: None }
+        Self { value, text: "", location, renamed: None, doubled: None }
     }
 
     /// The location of a field of the object.
@@ -203,6 +213,13 @@ impl Object<'_> {
             source: source.clone(),
         };
         self.renamed.as_ref().map_or(Ok(()), |source| Err(found(source)))
+    }
+
+    /// Refuses an object with two forms of one field.
+    fn is_single_form(&self) -> Result<(), ManifestError> {
+        let Some(source) = self.doubled.clone() else { return Ok(()) };
+        let (at, swarm) = (Some(Box::new(self.at(&source.place))), self.name().to_owned());
+        Err(ManifestError::Spec { swarm, at, source })
     }
 
     pub(super) fn name(&self) -> &str {

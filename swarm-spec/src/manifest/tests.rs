@@ -90,12 +90,14 @@ fn a_value_of_another_form_is_shown_in_the_right_form() {
         ("worker: {runner: {command: sleep 1000}}", "not a text; write [\"sleep\", \"1000\"]"),
         ("worker: {runner: {command: \"sh -c 'a b'\"}}", " for example [\"sleep\", \"1000\"]"),
         ("worker: {runner: {command: 7}}", "must be a list, not a number"),
-        ("jobs: [b]", "must be a map of fields, not a text; write {name: b}"),
-        ("jobs: [\"stream:new\"]", "must be a map of fields, not a text; write {name: stream:new}"),
-        ("jobs: [\"7\"]", "must be a map of fields, not a text; write {name: \"7\"}"),
         ("jobs: [7]", "must be a map of fields, not a number; write {name: \"7\"}"),
         ("jobs: [[b]]", "must be a map of fields, not a list"),
         ("pool: {statefulSet: w}", "must be a map of fields, not a text; write {name: w}"),
+        (
+            "pool: {statefulSet: \"stream:new\"}",
+            "must be a map of fields, not a text; write {name: stream:new}",
+        ),
+        ("pool: {statefulSet: \"7\"}", "must be a map of fields, not a text; write {name: \"7\"}"),
     ];
     for (spec, expected) in forms {
         let text = format!(

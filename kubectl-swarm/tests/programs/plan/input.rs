@@ -27,6 +27,20 @@ fn yaml_and_json_in_any_order_give_the_same_bytes() {
 }
 
 #[test]
+fn the_short_form_is_planned_like_the_long_one() {
+    let files = Files::new();
+    let short = "kind: Swarm\nmetadata: {name: any}\nspec:\n  replicas: 2\n  command: [cat, '{job}']\n  \
+                 jobs: [a, b, {name: c}]\n";
+    let long = swarm(
+        "replicas: 2\nworker: {runner: {command: [cat, '{job}']}}\njobs: [{name: a}, {name: b}, {name: c}]",
+    );
+    let long = long.replace("{statefulSet: {name: w}}", "{managed: {}}");
+    let [short, long] = [short, &long].map(|text| files.plan_of(text, &["-f", "-", "-o", "json"]));
+    assert_eq!(document(&short, 0)["workers"], 2);
+    assert_eq!(short.stdout, long.stdout);
+}
+
+#[test]
 fn the_number_of_workers_is_the_argument_s_then_the_swarm_s_then_the_workload_s() {
     let files = Files::new();
     let workload = "---\nkind: StatefulSet\nmetadata: {name: w}\nspec: {replicas: 7}\n";
@@ -72,7 +86,7 @@ fn invalid_input_is_one_sentence_that_names_the_cause() {
         ("jobs: [{name: a}, {name: a}]", "job `a` occurs twice: spec.jobs[0] and spec.jobs[1]"),
         ("jobs: [{name: a, shares: 5}]", "unknown field `spec.jobs[0].shares`; did you mean"),
         ("jobs: [{name: a, name: b}]", "the key `name` occurs twice"),
-        ("jobs: [a]", "field `spec.jobs[0]` must be a map of fields, not a text"),
+        ("jobs: [[a]]", "field `spec.jobs[0]` must be a map of fields, not a list"),
         ("replication: All", "spec.replication is `All`"),
         ("replication: \"\\e[31m\"", r"unknown variant `\u{1b}[31m`"),
         ("rebalance: {returnGrace: 1e99h}", "`1e99h` is not a duration"),
