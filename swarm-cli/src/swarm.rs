@@ -14,10 +14,11 @@ use swarm_local::{
 };
 use swarm_terminal::output::{complain, name_program};
 
+use crate::export::ExportArgs;
 use crate::init::InitArgs;
 use crate::plan::PlanArgs;
 use crate::verify::VerifyArgs;
-use crate::{init, manual, plan, verify};
+use crate::{export, init, manual, plan, verify};
 
 /// Gives every job exactly one worker out of a pool on this machine: evenly, with the fewest moves.
 #[derive(Debug, Parser)]
@@ -73,6 +74,8 @@ enum Command {
     Verify(VerifyArgs),
     /// Write a manifest with comments, to start from
     Init(InitArgs),
+    /// Print a manifest for `kubectl apply`, with an image of the workers
+    Export(ExportArgs),
     /// Write Swarms that do what manifests of swarm's predecessors did
     Import(ImportArgs),
     /// Print the JSON Schema of manifests, with which editors complete and check fields
@@ -161,6 +164,7 @@ async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => Ok(plan::run(&args).await),
         Command::Verify(args) => verify::verify(&args),
         Command::Init(args) => init::write(&args),
+        Command::Export(args) => export::run(&args),
         Command::Import(args) => Ok(import::run(&args)),
         Command::Schema => manual::print_schema(),
         Command::Completions { shell } => manual::print_completions(shell),

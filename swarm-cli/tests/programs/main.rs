@@ -2,6 +2,7 @@
 
 mod chaos;
 mod commands;
+mod export;
 mod installed;
 mod local;
 mod manual;
