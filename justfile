@@ -100,10 +100,10 @@ go-worker:
 examples:
     for example in scheduler what_if exclusive handover; do cargo run --quiet --locked -p jobswarm-core --example "$example" >/dev/null; done
 
-# Run the README's main command until all streams run, then stop it.
+# Run the README's main command until all jobs run, then stop it.
 [group('check a change')]
 first-command:
-    state=$(mktemp -d); cargo swarm local deploy/samples/streams.yaml --dir "$state/streams" --until-settled; rm -rf "$state"
+    state=$(mktemp -d); cargo swarm local deploy/samples/cameras/cameras.yaml --dir "$state/cameras" --until-settled; rm -rf "$state"
 
 # Run two parts of the planner's benchmark; CI checks only that they succeed.
 [group('check a change')]

@@ -228,7 +228,7 @@ fn a_directory_without_a_kustomization_is_its_manifests() {
     for note in [
         "ci.yaml:1: this is not an object",
         "list.json:1: this is not an object",
-        "ours.yaml:1: this is a Swarm of ours already; left out",
+        "ours.yaml:1: this is a Swarm of ours already",
         "chart.yaml: document 1 does not parse",
         "controller.yml:1: Deployment `swarm-controller` is the previous operator",
     ] {

@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use swarm_core::{RunnerName, Title};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, in_full};
-use swarm_spec::spec::API_VERSION;
 use swarm_view::printable::{Form, printable};
 
 /// Maximum number of jobs of a draft.
@@ -168,8 +167,7 @@ impl Draft {
         comments(&mut text, 0, &self.comments);
         let _ = write!(
             text,
-            "apiVersion: {API_VERSION}\nkind: Swarm\nmetadata:\n  name: {name}\nspec:\n  replicas: {}\n  \
-             pool:\n    managed: {{}}\n  worker:\n    protocol: Session\n",
+            "kind: Swarm\nmetadata:\n  name: {name}\nspec:\n  replicas: {}\n  worker:\n",
             self.jobs.len().clamp(1, WORKERS)
         );
         if let Some(runner) = &self.runner {

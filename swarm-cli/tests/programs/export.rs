@@ -92,9 +92,8 @@ fn a_pool_without_programs_needs_no_image() {
 #[test]
 fn what_a_cluster_would_refuse_is_refused_in_a_sentence() {
     let needs = refused(SHORT, &[]);
-    let expected = "swarm: cameras.yaml: its workers need an image that has the program \
-                    `./record.sh`; add --image IMAGE\n";
-    assert_eq!(needs, expected);
+    assert!(needs.starts_with("swarm: cameras.yaml: "), "{needs}");
+    assert!(needs.contains("`./record.sh`; add --image IMAGE"), "{needs}");
     let runners = SHORT
         .replace("command: [./record.sh, \"{job}\"]", "worker: {runners: {x: {command: [b]}}}");
     assert!(refused(&runners, &[]).contains("the program `b`"));

@@ -241,6 +241,7 @@ fn files_of_managed_pools_run_as_they_are() {
     for (sample, expected) in [
         ("managed.yaml", "27 jobs on 3 workers, 27 new"),
         ("autoscale.yaml", "6 jobs on 2 workers, 6 new"),
+        ("cameras/cameras.yaml", "4 jobs on 2 workers, 4 new"),
     ] {
         let machine = Machine::new();
         machine.write(&std::fs::read_to_string(format!("{samples}/{sample}")).unwrap());
@@ -294,14 +295,15 @@ fn the_command_that_kills_a_worker_in_the_readme_means_that_worker_alone() {
     let readme = include_str!("../../../README.md");
     let line = readme.lines().find_map(|line| line.strip_prefix("pkill -KILL ")).unwrap();
     let machine = Machine::new();
+    machine.write(include_str!("../../../deploy/samples/cameras/cameras.yaml"));
     let _operator = machine.settled_with(&["--workers", "12"]);
-    let line = line.replace("swarm/streams ", "/state ");
+    let line = line.replace("swarm/cameras ", "/state ");
     let found = Command::new("sh").args(["-c", &format!("exec pgrep {line}")]).output().unwrap();
     let found = String::from_utf8(found.stdout).unwrap();
     let workers = machine.workers();
     let is_ours = |pid: &i32| workers.values().any(|ours| ours == pid);
     let found: Vec<_> = found.lines().map(|pid| pid.parse().unwrap()).filter(is_ours).collect();
-    assert_eq!((found, workers.len()), (vec![workers["swarm-worker-1"]], 12));
+    assert_eq!((found, workers.len()), (vec![workers["cameras-1"]], 12));
 }
 
 #[test]

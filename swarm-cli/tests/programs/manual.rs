@@ -44,8 +44,8 @@ fn init_writes_a_manifest_that_runs_and_never_over_a_file() {
     let state = dir.path().join("state");
     let dir = ["--dir", state.to_str().unwrap(), "--log-format", "json"];
     let settled = printed(&[&["local", shown, "--until-settled"], &dir[..]].concat());
-    assert!(settled.contains("4 jobs on 3 workers"), "{settled}");
-    for log in ["operator.log", "example-worker-0.log"] {
+    assert!(settled.contains("4 jobs on 2 workers"), "{settled}");
+    for log in ["operator.log", "cameras-0.log"] {
         let text = fs::read_to_string(state.join("logs").join(log)).unwrap();
         assert!(!text.is_empty(), "{log}");
         for line in text.lines() {
@@ -168,20 +168,26 @@ fn the_schema_in_the_repository_is_the_one_that_is_printed() {
     assert!(committed == schema, "deploy/swarm.schema.json is stale: run `just generate`");
 }
 
-/// Copies the manifest at the beginning of the README.
+/// Copies the manifests of the README: the first file of a few words, and the recorder.
 #[test]
-fn the_manifest_of_the_readme_is_a_plan_for_two_workers() {
+fn the_manifests_of_the_readme_are_plans() {
     let readme = fs::read_to_string(repository().join("README.md")).unwrap();
-    let manifest = readme.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
-    assert!(manifest.lines().count() < 16, "a dozen lines or so");
+    let blocks: Vec<_> = readme.split("```yaml\n").skip(1).collect();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("cameras.yaml");
-    fs::write(&file, manifest).unwrap();
-    let output = run(&["plan", file.to_str().unwrap()]);
-    let plan = String::from_utf8_lossy(&output.stdout);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), &*message), (Some(0), ""));
-    assert!(plan.contains("recorder-0") && plan.contains("recorder-1"), "{plan}");
+    for (block, lines, expected) in [
+        (blocks[0], 8, "cameras: 2 jobs on 1 worker"),
+        (blocks[1], 16, "cameras: 3 jobs on 2 workers"),
+    ] {
+        let manifest = block.split("```").next().unwrap();
+        assert!(manifest.lines().count() < lines, "a few lines");
+        fs::write(&file, manifest).unwrap();
+        let output = run(&["plan", file.to_str().unwrap()]);
+        let plan = String::from_utf8_lossy(&output.stdout);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*message), (Some(0), ""));
+        assert!(plan.starts_with(expected), "{plan}");
+    }
 }
 
 /// Every sample that has a Swarm names the schema, by a path from its own folder.

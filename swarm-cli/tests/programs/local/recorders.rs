@@ -1,4 +1,4 @@
-//! The manifest at the top of the README records, with a real ffmpeg and a test pattern.
+//! The recorder of the README records, with a real ffmpeg and a test pattern.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,9 +30,9 @@ struct Recording {
 /// The programs that record, and that judge the files.
 const FFMPEG: [&str; 2] = ["ffmpeg", "ffprobe"];
 
-/// The manifest with which the README begins.
+/// The second manifest of the README, after the first file of a few words.
 fn manifest() -> &'static str {
-    README.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap()
+    README.split("```yaml\n").nth(2).unwrap().split("```").next().unwrap()
 }
 
 /// The same with a test pattern in each camera, and its files in a directory of the test.
@@ -240,11 +240,11 @@ fn the_recorders_of_the_readme_leave_complete_files_whatever_happens_on_a_day() 
 #[test]
 fn the_page_explains_the_command_of_the_readme() {
     let page = include_str!("../../../../docs/own-program.md");
-    let command = manifest().split("    runner: ").nth(1).unwrap().split("  jobs:").next().unwrap();
-    let of_page = page.split("\nrunner: {command: [ffmpeg").nth(1).unwrap();
+    let command = manifest().split("  command: ").nth(1).unwrap().split("  jobs:").next().unwrap();
+    let of_page = page.split("\ncommand: [ffmpeg").nth(1).unwrap();
     let of_page = of_page.split("```").next().unwrap();
     let without_indent = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(without_indent(command), without_indent(&format!("{{command: [ffmpeg{of_page}")));
+    assert_eq!(without_indent(command), without_indent(&format!("[ffmpeg{of_page}")));
 }
 
 /// The source is the one part that the other test replaces. A camera that is switched off is a

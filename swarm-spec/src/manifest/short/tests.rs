@@ -81,11 +81,9 @@ fn mistakes_are_named_at_the_lines_of_the_short_form() {
 fn two_commands_are_refused_in_a_sentence() {
     for worker in ["{runner: {command: [cat]}}", "{runner: {command: 7}}"] {
         let text = SHORT.replacen("  jobs", &format!("  worker: {worker}\n  jobs"), 1);
-        assert_eq!(
-            refused(&text),
-            "cameras.yaml:4:3: Swarm `cameras`: spec.command: it is the short form of \
-             spec.worker.runner.command, which is written as well; leave one of them out"
-        );
+        let said = refused(&text);
+        assert!(said.starts_with("cameras.yaml:4:3: Swarm `cameras`: spec.command: "), "{said}");
+        assert!(said.contains("the short form of spec.worker.runner.command"), "{said}");
     }
     for worker in ["", "{runner: }", "{runner: {command: }}", "{maxStarting: 1}"] {
         let text = SHORT.replacen("  jobs", &format!("  worker: {worker}\n  jobs"), 1);
