@@ -54,6 +54,7 @@ mod exec;
 mod keeper;
 mod launch;
 mod lines;
+mod lost;
 mod meter;
 mod needs;
 mod nice;

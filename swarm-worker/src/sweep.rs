@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use nix::unistd::getpgrp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -42,6 +43,9 @@ pub const DIR: &str = "SWARM_DIR";
 
 /// The time that one pass waits for the processes it killed, before the next pass.
 const KILL_WAIT: Duration = Duration::from_millis(50);
+
+/// The number of passes over adopted processes that do not end, such as in uninterruptible sleep.
+const ADOPTED_PASSES: u32 = 20;
 
 /// A mark that selects the processes to kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,7 +173,8 @@ pub fn ask(process: &OwnedFd) {
 }
 
 /// Kills every process that this process adopted since the time `since`, in clock ticks since boot,
-/// and that has no session in its environment, until none is left. Returns their number.
+/// and that has no session in its environment. Returns the processes that this user may not end, or that
+/// live after [`ADOPTED_PASSES`] passes.
 ///
 /// After the end of a guard its descendants are children of this process, in groups of their own. A
 /// job may have started one without the [marker](Marker) (`env -i`), so [`end_all`] does not find
@@ -179,12 +184,38 @@ pub fn ask(process: &OwnedFd) {
 /// # Errors
 ///
 /// If `/proc` cannot be read.
-pub(crate) async fn end_adopted(since: u64) -> io::Result<usize> {
-    Ok(kill_all(move || adopted(since)).await?.len())
+pub(crate) async fn end_adopted(since: u64) -> io::Result<Vec<procs::Process>> {
+    let (mut left, mut refused_passes) = (Vec::new(), 0);
+    for _ in 0..ADOPTED_PASSES {
+        let pass = spawn_blocking(move || adopted(since).map(kill_adopted)).await;
+        let (found, are_refused) = pass.map_err(io::Error::other)??;
+        // While one pass reads the list, a process that it has not reached can fork and end.
+        refused_passes = if are_refused { refused_passes + 1 } else { 0 };
+        left = found;
+        if refused_passes == 2 {
+            break;
+        }
+    }
+    Ok(left)
+}
+
+/// Kills pinned processes, and waits briefly for their end. Returns them, and whether all signals were
+/// refused.
+fn kill_adopted(found: Vec<(OwnedFd, procs::Process)>) -> (Vec<procs::Process>, bool) {
+    let killed = |(handle, process): (OwnedFd, procs::Process)| {
+        let is_refused = pidfd_send_signal(&handle, Signal::KILL) == Err(Errno::PERM);
+        if !is_refused {
+            reap(&handle);
+        }
+        (process, is_refused)
+    };
+    let killed: Vec<_> = found.into_iter().map(killed).collect();
+    let are_refused = killed.iter().all(|(_, is_refused)| *is_refused);
+    (killed.into_iter().map(|(process, _)| process).collect(), are_refused)
 }
 
 /// Returns the adopted processes, each pinned.
-fn adopted(since: u64) -> io::Result<Vec<(OwnedFd, ())>> {
+fn adopted(since: u64) -> io::Result<Vec<(OwnedFd, procs::Process)>> {
     let group = getpgrp().as_raw();
     let is_adopted = |process: &procs::Process| {
         process.group != group
@@ -193,7 +224,7 @@ fn adopted(since: u64) -> io::Result<Vec<(OwnedFd, ())>> {
             && procs::value(process.pid, SESSION).is_none()
     };
     // A child keeps its id until this process reaps it.
-    let pinned = |it: procs::Process| Some((pidfd_open(it.pid, PidfdFlags::empty()).ok()?, ()));
+    let pinned = |it: procs::Process| Some((pidfd_open(it.pid, PidfdFlags::empty()).ok()?, it));
     Ok(procs::children()?.into_iter().filter(is_adopted).filter_map(pinned).collect())
 }
 

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::Pid;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::channel::{Event, Events};
 use swarm_adapters_host::clock::{millis, unix_s};
@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start, Stop};
+use super::lost::Lost;
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, StopWay, VERSION, name};
 use crate::job_groups::JobGroups;
 use crate::procs;
@@ -30,8 +31,8 @@ const PING: Duration = Duration::from_secs(1);
 const UNANSWERED_MAX: u32 = 2;
 /// The time that a guard has to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// The pause between two checks of the remaining processes.
-const CHECK_PAUSE: Duration = Duration::from_millis(10);
+/// The interval of checks of processes that this user may not end.
+const LOST_CHECK: Duration = Duration::from_millis(200);
 const RETRY: Duration = Duration::from_secs(1);
 
 type Done<T> = oneshot::Sender<Result<T, String>>;
@@ -57,6 +58,8 @@ pub(super) struct Keeper {
     deadline: Option<u64>,
     runs: BTreeMap<JobName, Run>,
     process: Option<Process>,
+    /// The jobs of guards that were lost, until they have ended.
+    lost: Lost<(Run, String)>,
     events: Events,
     /// The warnings so far.
     warned: BTreeSet<String>,
@@ -92,8 +95,8 @@ struct Process {
 
 impl Keeper {
     pub(super) fn new(command: GuardCommand, identity: Identity, events: Events) -> Self {
-        let (runs, warned) = (BTreeMap::new(), BTreeSet::new());
-        Self { command, identity, deadline: None, runs, process: None, events, warned }
+        let (runs, warned, lost) = (BTreeMap::new(), BTreeSet::new(), Lost::default());
+        Self { command, identity, deadline: None, runs, process: None, lost, events, warned }
     }
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Ask>) {
@@ -101,6 +104,8 @@ impl Keeper {
         // If this process was stopped for a while, the guard gets its full time to answer
         // afterwards.
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checks = interval(LOST_CHECK);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let has_process = self.process.is_some();
             let reply = async {
@@ -131,12 +136,13 @@ impl Keeper {
                     None => return self.end().await,
                 },
                 _ = pings.tick(), if has_process => self.ping().await,
+                _ = checks.tick(), if !self.lost.is_empty() => self.check_lost().await,
             }
         }
     }
 
     fn start(&mut self, start: Start, done: Done<Ended>) {
-        if self.runs.contains_key(&start.job) {
+        if self.runs.contains_key(&start.job) || self.lost.has(&start.job) {
             let _ = done.send(Err(format!("{} runs already", start.job)));
             return;
         }
@@ -321,22 +327,28 @@ impl Keeper {
         self.request(&Request::Ping { number });
     }
 
-    /// Asks the guard to end every job and itself.
+    /// Asks the guard to end every job and itself. Returns when no job is left.
     async fn end(&mut self) {
-        let Some(process) = &mut self.process else { return };
-        // Its standard input closes with the task that writes to it.
-        process.requests = mpsc::unbounded_channel().0;
-        while let Ok(Some(reply)) = timeout(END_TIMEOUT, self.next_reply()).await {
-            self.handle(reply);
+        if let Some(process) = &mut self.process {
+            // Its standard input closes with the task that writes to it.
+            process.requests = mpsc::unbounded_channel().0;
+            while let Ok(Some(reply)) = timeout(END_TIMEOUT, self.next_reply()).await {
+                self.handle(reply);
+            }
+            self.recover("the worker ended its guard").await;
         }
-        self.recover("the worker ended its guard").await;
+        while !self.lost.is_empty() {
+            sleep(LOST_CHECK).await;
+            self.check_lost().await;
+        }
     }
 
     async fn next_reply(&mut self) -> Option<Reply> {
         self.process.as_mut()?.replies.recv().await
     }
 
-    /// Kills the guard and the remaining processes of its jobs, and then reports the jobs as ended.
+    /// Kills the guard and the remaining processes of its jobs, and then reports the jobs as ended. A job
+    /// with a process that this user may not end is reported once that process has ended by itself.
     async fn recover(&mut self, reason: &str) {
         let Some(mut process) = self.process.take() else { return };
         if !self.runs.is_empty() {
@@ -355,36 +367,41 @@ impl Keeper {
             groups.end_stale();
         }
         let marker = Marker::Session(self.identity.session.clone());
-        while let Err(error) = self.end_rest(&marker, process.started).await {
+        while let Err(error) = sweep::end_all(&marker).await {
             tracing::error!(%error, "cannot check which processes of the jobs are left; retrying");
             sleep(RETRY).await;
         }
-        let Identity { worker, session, run_log, .. } = &self.identity;
-        let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
-        for (job, run) in std::mem::take(&mut self.runs) {
-            if run.is_stopping && run.group.is_some() {
-                self.events.emit(Event::Killed { job: job.to_string() });
+        let runs = std::mem::take(&mut self.runs).into_iter();
+        let runs = runs.map(|(job, run)| (job, (run.group, (run, reason.to_owned()))));
+        self.lost.add(process.started, runs);
+        self.check_lost().await;
+        for (job, (run, _), processes) in self.lost.held() {
+            if let Some(sentence) = procs::sentence(job.as_str(), &processes) {
+                tracing::error!("{sentence}");
             }
-            if let (Some(log), Some(_)) = (&log, run.group) {
-                let _ = log.write(&job, run.token, RunEvent::Stop);
-            }
-            let _ = run.done.send(Err(reason.to_owned()));
+            self.record(job, run.token, RunEvent::Held);
+            self.events.emit(Event::Held { job: job.to_string(), processes });
         }
     }
 
-    /// Kills all processes with the marker of the session, all in the group of a job, and all other
-    /// descendants of a guard that started at `since`. They are children of this process at this
-    /// point.
-    async fn end_rest(&self, marker: &Marker, since: u64) -> io::Result<()> {
-        loop {
-            sweep::end_all(marker).await?;
-            sweep::end_adopted(since).await?;
-            let groups = self.runs.values().filter_map(|run| run.group);
-            if groups.filter(|group| !is_gone(*group)).count() == 0 {
-                return Ok(());
+    /// Reports the jobs of lost guards that have ended.
+    async fn check_lost(&mut self) {
+        for (job, (run, reason)) in self.lost.ended().await {
+            if run.is_stopping && run.group.is_some() {
+                self.events.emit(Event::Killed { job: job.to_string() });
             }
-            sleep(CHECK_PAUSE).await;
+            if run.group.is_some() {
+                self.record(&job, run.token, RunEvent::Stop);
+            }
+            let _ = run.done.send(Err(reason));
         }
+    }
+
+    /// Writes to the run log instead of a guard that was lost.
+    fn record(&self, job: &JobName, token: Token, event: RunEvent) {
+        let Identity { worker, session, run_log, .. } = &self.identity;
+        let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
+        let _ = log.map(|log| log.write(job, token, event));
     }
 
     fn spawn(&self) -> io::Result<Process> {
@@ -414,22 +431,6 @@ impl Keeper {
         }
         let started = procs::one(pid).map_or(0, |guard| guard.started);
         Ok(Process { child, requests, replies, unanswered: 0, started })
-    }
-}
-
-/// Reaps the ended children in a group and kills the live ones. Returns whether the group was
-/// empty.
-fn is_gone(group: Pid) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    loop {
-        match waitid(WaitId::Pgid(Some(group)), options) {
-            Ok(Some(_)) => {}
-            Ok(None) => {
-                let _ = kill_process_group(group, Signal::KILL);
-                return false;
-            }
-            Err(_) => return true,
-        }
     }
 }
 
