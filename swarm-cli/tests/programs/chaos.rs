@@ -15,6 +15,7 @@ mod handover;
 mod input;
 mod job;
 mod kinds;
+mod locks;
 mod logs;
 mod pool;
 mod several;

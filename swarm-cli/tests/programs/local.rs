@@ -14,7 +14,7 @@ mod background;
 mod by_hand;
 mod documented;
 mod edits;
-mod ends;
+pub(crate) mod ends;
 mod failures;
 mod files;
 mod formats;

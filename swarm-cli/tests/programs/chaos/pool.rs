@@ -447,7 +447,7 @@ pub(crate) fn processes(dir: &Path) -> BTreeMap<i32, BTreeMap<String, String>> {
     fs::read_dir("/proc").unwrap().filter_map(|found| process(found.ok()?)).collect()
 }
 
-fn children(pid: i32) -> Vec<i32> {
+pub(crate) fn children(pid: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();
     let all: String = tasks.filter_map(of_task).collect();

@@ -11,9 +11,11 @@ use serde_json::Value;
 use crate::local::operator::{Machine, Operator, signal, until};
 
 /// A user without any right, whose pool it is.
-const NOBODY: u32 = 65_533;
+pub(crate) const NOBODY: u32 = 65_533;
 
-const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"];
+/// The words that start a program as that user.
+pub(crate) const AS_NOBODY: [&str; 4] =
+    ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"];
 
 /// The command of a job that becomes root. It holds a lock for as long as it lives, and writes down each
 /// start. A start that finds the lock taken has the exit code 9.
