@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::history::JobMove;
-use crate::{JobName, MoveReason};
+use crate::{FailingJob, FailingState, JobName, MoveReason};
 
 pub use summed::SummedLives;
 
@@ -208,6 +208,21 @@ impl Life {
         let ends = |it: &&LifeEvent| matches!(it.cause, Cause::Crash | Cause::Stall);
         let listed = || self.events.iter().rfind(ends).map(|it| it.detail.as_str());
         self.failing.as_ref().map(|it| it.exit.as_str()).or_else(listed)
+    }
+
+    /// Describes its failure as a worker would, without output and over all workers; `None` if it does
+    /// not fail.
+    #[must_use]
+    pub fn failing_job(&self, job: &JobName) -> Option<FailingJob> {
+        let fails = self.failing.as_ref()?;
+        Some(FailingJob {
+            job: job.clone(),
+            state: FailingState::Restarting,
+            restarts: self.restarts,
+            since_unix_s: fails.since_ms / 1_000,
+            last_exit: fails.exit.clone(),
+            last_output: Vec::new(),
+        })
     }
 
     /// Returns the time of the newest event; 0 if none is listed.

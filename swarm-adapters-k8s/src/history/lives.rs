@@ -7,7 +7,7 @@ use std::time::Duration;
 use swarm_core::handover::{Cell, SessionId};
 use swarm_core::history::JobMove;
 use swarm_core::life::{Counts, Life, Lives, SummedLives};
-use swarm_core::{FailingJob, FailingState, JobName, Ledger};
+use swarm_core::{FailingJob, JobName, Ledger};
 
 /// The largest number of jobs in a pool that keeps all lives. In a larger pool only failing jobs get one.
 const JOBS_MAX: usize = 200;
@@ -138,16 +138,7 @@ impl Kept {
         let Some(summed) = &self.summed else { return Carried::default() };
         let lives = summed.lives();
         let job = |(job, life): (&JobName, &Life)| {
-            let fails = life.failing.as_ref()?;
-            let failing = FailingJob {
-                job: job.clone(),
-                state: FailingState::Restarting,
-                restarts: life.restarts,
-                since_unix_s: fails.since_ms / 1_000,
-                last_exit: fails.exit.clone(),
-                last_output: Vec::new(),
-            };
-            Some((failing, fails.worker.clone()))
+            Some((life.failing_job(job)?, life.failing.as_ref()?.worker.clone()))
         };
         let jobs = lives.failing(now_ms).filter_map(job).collect();
         Carried { jobs, well_in: lives.well_in(now_ms).map(Duration::from_millis) }

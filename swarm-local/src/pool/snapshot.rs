@@ -171,19 +171,10 @@ impl Snapshot {
         }
         let lives = reports.lives();
         let life = lives.of(job.as_str())?;
-        let fails = life.failing.as_ref()?;
+        let last = &life.failing.as_ref()?.worker;
         let holder = row.slot.and_then(|slot| self.status.worker(slot));
-        let failing = FailingRow {
-            job: job.to_string(),
-            title: None,
-            worker: holder.map_or_else(|| fails.worker.clone(), |it| it.name.clone()),
-            state: Restarting.as_str(),
-            restarts: life.restarts,
-            since_unix_s: fails.since_ms / 1_000,
-            last_exit: fails.exit.clone(),
-            last_output: Vec::new(),
-        };
-        Some((row.slot, failing))
+        let worker = holder.map_or(last, |it| &it.name);
+        Some((row.slot, FailingRow::of(life.failing_job(job)?, worker)))
     }
 
     /// Adds the counts of the listed failing jobs. A job has failed since its first end, on any worker.
