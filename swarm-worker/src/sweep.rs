@@ -25,6 +25,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use crate::procs;
 
@@ -121,10 +122,21 @@ pub async fn end_all(marker: &Marker) -> io::Result<usize> {
 /// If `/proc` cannot be read.
 pub async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
     let (entry, since) = (marker.entry(), marker.since());
-    let killed = kill_all(move || marked(&entry, since)).await?;
-    // A process that did not end at once was found again by the next pass.
-    let ended = killed.into_iter().map(|one| (one.pid.as_raw_nonzero(), one));
-    Ok(ended.collect::<BTreeMap<_, _>>().into_values().collect())
+    // A process that did not end at once is found again by the next pass.
+    let mut ended = BTreeMap::new();
+    // While one pass reads the list, a process that it has not reached can fork and end.
+    let mut empty_passes = 0;
+    while empty_passes < 2 {
+        let entry = entry.clone();
+        let killed = spawn_blocking(move || marked(&entry, since).map(kill)).await;
+        let killed = killed.map_err(io::Error::other)??;
+        empty_passes = if killed.is_empty() { empty_passes + 1 } else { 0 };
+        if killed.iter().any(|(_, is_refused)| *is_refused) {
+            sleep(KILL_WAIT).await;
+        }
+        ended.extend(killed.into_iter().map(|(one, _)| (one.pid.as_raw_nonzero(), one)));
+    }
+    Ok(ended.into_values().collect())
 }
 
 /// Kills the processes with `marker` once, and returns them.
@@ -133,25 +145,8 @@ pub async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
 ///
 /// If `/proc` cannot be read.
 pub(crate) fn pass(marker: &Marker) -> io::Result<Vec<Marked>> {
-    Ok(kill(marked(&marker.entry(), marker.since())?))
-}
-
-/// Kills the processes that `found` returns, each pinned, until it returns none. Returns what it has
-/// returned.
-async fn kill_all<T: Send + 'static>(
-    found: impl Fn() -> io::Result<Vec<(OwnedFd, T)>> + Clone + Send + 'static,
-) -> io::Result<Vec<T>> {
-    let mut all = Vec::new();
-    // While one pass reads the list, a process that it has not reached can fork and end.
-    let mut empty_passes = 0;
-    while empty_passes < 2 {
-        let found = found.clone();
-        let killed = spawn_blocking(move || found().map(kill)).await;
-        let killed = killed.map_err(io::Error::other)??;
-        empty_passes = if killed.is_empty() { empty_passes + 1 } else { 0 };
-        all.extend(killed);
-    }
-    Ok(all)
+    let killed = kill(marked(&marker.entry(), marker.since())?);
+    Ok(killed.into_iter().map(|(process, _)| process).collect())
 }
 
 /// Finds the processes with `marker` and pins each of them. A single search can miss processes.
@@ -187,31 +182,17 @@ pub fn ask(process: &OwnedFd) {
 pub(crate) async fn end_adopted(since: u64) -> io::Result<Vec<procs::Process>> {
     let (mut left, mut refused_passes) = (Vec::new(), 0);
     for _ in 0..ADOPTED_PASSES {
-        let pass = spawn_blocking(move || adopted(since).map(kill_adopted)).await;
-        let (found, are_refused) = pass.map_err(io::Error::other)??;
-        // While one pass reads the list, a process that it has not reached can fork and end.
+        let killed = spawn_blocking(move || adopted(since).map(kill)).await;
+        let killed = killed.map_err(io::Error::other)??;
+        // As in `end_each`.
+        let are_refused = killed.iter().all(|(_, is_refused)| *is_refused);
         refused_passes = if are_refused { refused_passes + 1 } else { 0 };
-        left = found;
+        left = killed.into_iter().map(|(process, _)| process).collect();
         if refused_passes == 2 {
             break;
         }
     }
     Ok(left)
-}
-
-/// Kills pinned processes, and waits briefly for their end. Returns them, and whether all signals were
-/// refused.
-fn kill_adopted(found: Vec<(OwnedFd, procs::Process)>) -> (Vec<procs::Process>, bool) {
-    let killed = |(handle, process): (OwnedFd, procs::Process)| {
-        let is_refused = pidfd_send_signal(&handle, Signal::KILL) == Err(Errno::PERM);
-        if !is_refused {
-            reap(&handle);
-        }
-        (process, is_refused)
-    };
-    let killed: Vec<_> = found.into_iter().map(killed).collect();
-    let are_refused = killed.iter().all(|(_, is_refused)| *is_refused);
-    (killed.into_iter().map(|(process, _)| process).collect(), are_refused)
 }
 
 /// Returns the adopted processes, each pinned.
@@ -228,16 +209,19 @@ fn adopted(since: u64) -> io::Result<Vec<(OwnedFd, procs::Process)>> {
     Ok(procs::children()?.into_iter().filter(is_adopted).filter_map(pinned).collect())
 }
 
-/// Kills pinned processes, and waits briefly for their end.
-fn kill<T>(found: Vec<(OwnedFd, T)>) -> Vec<T> {
-    for (handle, _) in &found {
+/// Kills pinned processes, and waits briefly for their end. Returns each with whether this user may not
+/// end it.
+fn kill<T>(found: Vec<(OwnedFd, T)>) -> Vec<(T, bool)> {
+    let signalled = |(handle, process): (OwnedFd, T)| {
         // After a refused signal, the next pass finds the process again.
-        let _ = pidfd_send_signal(handle, Signal::KILL);
-    }
-    for (handle, _) in &found {
+        let is_refused = pidfd_send_signal(&handle, Signal::KILL) == Err(Errno::PERM);
+        (handle, process, is_refused)
+    };
+    let signalled: Vec<_> = found.into_iter().map(signalled).collect();
+    for (handle, ..) in signalled.iter().filter(|(.., is_refused)| !is_refused) {
         reap(handle);
     }
-    found.into_iter().map(|(_, process)| process).collect()
+    signalled.into_iter().map(|(_, process, is_refused)| (process, is_refused)).collect()
 }
 
 /// Returns the processes that have the entry now, each pinned.

@@ -375,33 +375,35 @@ impl Keeper {
         let runs = runs.map(|(job, run)| (job, (run.group, (run, reason.to_owned()))));
         self.lost.add(process.started, runs);
         self.check_lost().await;
+        let log = self.run_log();
         for (job, (run, _), processes) in self.lost.held() {
             if let Some(sentence) = procs::sentence(job.as_str(), &processes) {
                 tracing::error!("{sentence}");
             }
-            self.record(job, run.token, RunEvent::Held);
+            let _ = log.as_ref().map(|log| log.write(job, run.token, RunEvent::Held));
             self.events.emit(Event::Held { job: job.to_string(), processes });
         }
     }
 
     /// Reports the jobs of lost guards that have ended.
     async fn check_lost(&mut self) {
-        for (job, (run, reason)) in self.lost.ended().await {
+        let ended = self.lost.ended().await;
+        let log = if ended.is_empty() { None } else { self.run_log() };
+        for (job, (run, reason)) in ended {
             if run.is_stopping && run.group.is_some() {
                 self.events.emit(Event::Killed { job: job.to_string() });
             }
-            if run.group.is_some() {
-                self.record(&job, run.token, RunEvent::Stop);
+            if let (Some(log), Some(_)) = (&log, run.group) {
+                let _ = log.write(&job, run.token, RunEvent::Stop);
             }
             let _ = run.done.send(Err(reason));
         }
     }
 
-    /// Writes to the run log instead of a guard that was lost.
-    fn record(&self, job: &JobName, token: Token, event: RunEvent) {
+    /// Opens the run log, to write to it instead of a guard that was lost.
+    fn run_log(&self) -> Option<RunLog> {
         let Identity { worker, session, run_log, .. } = &self.identity;
-        let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
-        let _ = log.map(|log| log.write(job, token, event));
+        run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok())
     }
 
     fn spawn(&self) -> io::Result<Process> {

@@ -51,8 +51,10 @@ impl<T> Lost<T> {
     pub(super) async fn ended(&mut self) -> Vec<(JobName, T)> {
         let Ok(left) = sweep::end_adopted(self.since).await else { return Vec::new() };
         self.left = left;
-        let has_ended =
-            |group: Option<Pid>| group.is_none_or(is_gone) && self.of(group).next().is_none();
+        let groups = self.groups();
+        let has_ended = |group: Option<Pid>| {
+            group.is_none_or(is_gone) && self.of(group, &groups).next().is_none()
+        };
         let ended = self.jobs.iter().filter(|(_, (group, _))| has_ended(*group));
         let ended: Vec<_> = ended.map(|(job, _)| job.clone()).collect();
         let taken = ended.into_iter().filter_map(|job| {
@@ -64,21 +66,23 @@ impl<T> Lost<T> {
 
     /// Returns the jobs that processes keep from ending, with these processes.
     pub(super) fn held(&self) -> impl Iterator<Item = (&JobName, &T, Vec<HeldProcess>)> {
-        let held = self.jobs.iter().map(|(job, (group, it))| {
-            let processes = self.of(*group).map(|it| procs::held(it.pid.as_raw_pid()));
+        let groups = self.groups();
+        let held = self.jobs.iter().map(move |(job, (group, it))| {
+            let processes = self.of(*group, &groups).map(|it| procs::held(it.pid.as_raw_pid()));
             (job, it, processes.collect::<Vec<_>>())
         });
         held.filter(|(.., processes)| !processes.is_empty())
     }
 
-    /// Returns the processes that may belong to a job: members of its group, and of no other job's group.
-    fn of(&self, group: Option<Pid>) -> impl Iterator<Item = &Process> {
+    /// Returns the groups of all jobs.
+    fn groups(&self) -> HashSet<i32> {
+        self.jobs.values().filter_map(|(group, _)| group.map(Pid::as_raw_pid)).collect()
+    }
+
+    /// Returns the processes that may belong to a job: members of its group, and of none of all `groups`.
+    fn of(&self, group: Option<Pid>, groups: &HashSet<i32>) -> impl Iterator<Item = &Process> {
         let group = group.map(Pid::as_raw_pid);
-        let others: HashSet<_> = self.jobs.values().filter_map(|(group, _)| *group).collect();
-        self.left.iter().filter(move |it| {
-            let its = Some(it.group);
-            its == group || !others.iter().any(|other| Some(other.as_raw_pid()) == its)
-        })
+        self.left.iter().filter(move |it| Some(it.group) == group || !groups.contains(&it.group))
     }
 }
 
