@@ -2,13 +2,13 @@
 //! can hit.
 
 use std::fs;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::chaos::job;
 use crate::chaos::pool::{Pool, signal};
+use crate::chaos::side_by_side;
 
 /// The workers' lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
@@ -316,22 +316,10 @@ fn bound(case: Case, kept: Duration) -> Duration {
 
 #[test]
 fn a_fault_in_any_phase_of_a_handover_doubles_nothing_and_loses_nothing() {
-    let queue = Mutex::new(cases());
-    let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..SIDE_BY_SIDE {
-            scope.spawn(|| {
-                loop {
-                    let Some(case) = queue.lock().unwrap().pop() else { return };
-                    let found =
-                        std::panic::catch_unwind(|| (0..ATTEMPTS).find_map(|_| played(case)));
-                    results.lock().unwrap().push((case, found));
-                }
-            });
-        }
-    });
+    let results =
+        side_by_side(cases(), SIDE_BY_SIDE, |case| (0..ATTEMPTS).find_map(|_| played(case)));
     let mut failures = Vec::new();
-    for (case, found) in results.into_inner().unwrap() {
+    for (case, found) in results {
         match found {
             Ok(Some((gap, kept))) => {
                 let (gap_ms, kept_ms) = (gap.as_millis(), kept.as_millis());
@@ -341,10 +329,7 @@ fn a_fault_in_any_phase_of_a_handover_doubles_nothing_and_loses_nothing() {
                 }
             }
             Ok(None) => failures.push(format!("{case:?}: the phase could not be held")),
-            Err(panic) => {
-                let why = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-                failures.push(format!("{case:?}: {why}"));
-            }
+            Err(why) => failures.push(format!("{case:?}: {why}")),
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n\n"));

@@ -10,13 +10,13 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::Mutex;
 
 use rustix::process::{Signal, getuid};
 use serde_json::{Value, json};
 
 use crate::chaos::pool::children;
-use crate::local::ends::{AS_NOBODY, NOBODY};
+use crate::chaos::side_by_side;
+use crate::local::ends::{AS_NOBODY, NOBODY, copy_program, end, started_by};
 use crate::local::operator::{Machine, Operator, signal, until};
 
 /// Number of disturbances of a pool.
@@ -66,15 +66,9 @@ impl Pool {
         let dir = machine.path();
         let is_root = getuid().is_root();
         let user = (is_root && seed.is_multiple_of(2)).then_some(NOBODY);
-        let program = |name: &str, of: &str, mode| {
-            let of = ["/usr/bin", "/bin"].iter().map(|dir| format!("{dir}/{of}"));
-            let of = of.into_iter().find(|it| fs::exists(it).is_ok_and(|it| it)).unwrap();
-            fs::copy(of, dir.join(name)).unwrap();
-            fs::set_permissions(dir.join(name), Permissions::from_mode(mode)).unwrap();
-        };
-        program("unreadable", "sleep", 0o711);
-        program("capable", "sleep", 0o755);
-        program("become", "setpriv", 0o4755);
+        copy_program("sleep", &dir.join("unreadable"), 0o711);
+        copy_program("sleep", &dir.join("capable"), 0o755);
+        copy_program("setpriv", &dir.join("become"), 0o4755);
         // Without the right or the program it is a job like `plain`.
         let _ = Command::new("setcap").arg("cap_net_raw+ep").arg(dir.join("capable")).output();
         fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
@@ -143,10 +137,7 @@ impl Pool {
     }
 
     fn started(&self) -> Operator<'_> {
-        let program = self.machine.path().join("swarm");
-        // The operator's own command follows, whose first word may be in a directory of root.
-        let other = ["sh", "-c", r#"shift; exec "$0" "$@""#, program.to_str().unwrap()];
-        self.machine.started_by(&[&self.as_user()[..], &other].concat())
+        started_by(&self.machine, &self.as_user(), &self.machine.path().join("swarm"))
     }
 
     /// Runs another command for the pool.
@@ -250,12 +241,7 @@ impl Pool {
     /// Ends the processes of root, as their owner does who is asked to.
     fn end_roots(&self) {
         let starts = fs::read_to_string(self.machine.path().join(format!("{ROOT}.starts")));
-        for pid in starts.unwrap_or_default().lines().map(|it| it.parse().unwrap()) {
-            let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            if command.starts_with("sleep") {
-                signal(pid, Signal::KILL);
-            }
-        }
+        starts.unwrap_or_default().lines().for_each(|pid| end(pid.parse().unwrap()));
     }
 
     /// Lets the pool come to rest: every job runs, and no job is stopping. A daemon comes and goes.
@@ -335,21 +321,12 @@ impl Drop for Pool {
 #[test]
 fn no_job_runs_twice_in_whatever_way_it_escapes() {
     let is_full = std::env::var_os("SWARM_TESTS").is_some_and(|extent| extent == "full");
-    let queue = Mutex::new((0..if is_full { SEEDS_FULL } else { 2 }).collect::<Vec<_>>());
-    let failures = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..SIDE_BY_SIDE {
-            scope.spawn(|| {
-                loop {
-                    let Some(seed) = queue.lock().unwrap().pop() else { return };
-                    if let Err(panic) = std::panic::catch_unwind(|| Pool::new(seed).played()) {
-                        let why = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-                        failures.lock().unwrap().push(format!("seed {seed}: {why}"));
-                    }
-                }
-            });
-        }
+    let seeds = 0..if is_full { SEEDS_FULL } else { 2 };
+    let played = side_by_side(seeds.collect(), SIDE_BY_SIDE, |seed| Pool::new(seed).played());
+    let failures = played.into_iter().filter_map(|(seed, played)| {
+        let why = played.err()?;
+        Some(format!("seed {seed}: {why}"))
     });
-    let failures = failures.into_inner().unwrap();
+    let failures: Vec<_> = failures.collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }

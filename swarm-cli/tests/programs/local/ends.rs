@@ -34,12 +34,8 @@ impl Pool {
             eprintln!("skipped: only root can make a program that becomes root");
             return None;
         }
-        let (dir, become_root) = (machine.path(), machine.path().join("become"));
-        let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"]
-            .into_iter()
-            .find(|it| fs::exists(it).is_ok_and(|it| it));
-        fs::copy(setpriv.unwrap(), &become_root).unwrap();
-        fs::set_permissions(&become_root, Permissions::from_mode(0o4755)).unwrap();
+        let dir = machine.path();
+        copy_program("setpriv", &dir.join("become"), 0o4755);
         fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(machine.state()).unwrap();
         fs::copy(env!("CARGO_BIN_EXE_swarm"), dir.join("swarm")).unwrap();
@@ -58,10 +54,7 @@ impl Pool {
     }
 
     fn started(&self) -> Operator<'_> {
-        let program = self.program();
-        // The operator's own command follows, whose first word may be in a directory of root.
-        let other = ["sh", "-c", r#"shift; exec "$0" "$@""#, program.to_str().unwrap()];
-        self.machine.started_by(&[&AS_NOBODY[..], &other].concat())
+        started_by(&self.machine, &AS_NOBODY, &self.program())
     }
 
     fn program(&self) -> PathBuf {
@@ -117,7 +110,22 @@ impl Drop for Pool {
     }
 }
 
-fn end(pid: i32) {
+/// Starts an operator from a copy of the program, with words before its command.
+pub(crate) fn started_by<'a>(machine: &'a Machine, words: &[&str], program: &Path) -> Operator<'a> {
+    // The operator's own command follows, whose first word may be in a directory of root.
+    let other = ["sh", "-c", r#"shift; exec "$0" "$@""#, program.to_str().unwrap()];
+    machine.started_by(&[words, &other].concat())
+}
+
+/// Copies a program of the system.
+pub(crate) fn copy_program(name: &str, to: &Path, mode: u32) {
+    let places = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(name));
+    fs::copy(places.iter().find(|it| it.exists()).unwrap(), to).unwrap();
+    fs::set_permissions(to, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Ends a process that a job has started as root, unless its id has another program now.
+pub(crate) fn end(pid: i32) {
     let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     if command.starts_with("sleep") {
         signal(pid, Signal::KILL);
