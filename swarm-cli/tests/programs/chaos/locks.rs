@@ -57,6 +57,8 @@ struct Pool {
     rests: Cell<u32>,
     /// Whether each job has a control group.
     has_groups: Cell<bool>,
+    /// The newest documents while the pool came to rest, for the message of a failure.
+    newest: RefCell<[Value; 2]>,
 }
 
 impl Pool {
@@ -72,7 +74,7 @@ impl Pool {
         // Without the right or the program it is a job like `plain`.
         let _ = Command::new("setcap").arg("cap_net_raw+ep").arg(dir.join("capable")).output();
         fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_swarm"), dir.join("swarm")).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_swarm"), &dir.join("swarm"), 0o755);
         fs::create_dir(machine.state()).unwrap();
         for path in [dir, &machine.state()] {
             chown(path, user, user).unwrap();
@@ -91,8 +93,8 @@ impl Pool {
         let mut jobs: Vec<_> = KINDS.iter().map(|(name, ..)| *name).collect();
         jobs.extend(user.map(|_| ROOT));
         let entries: Vec<_> = jobs.iter().map(|job| json!({"name": job, "runner": job})).collect();
-        let (killed, rests, has_groups) = Default::default();
-        let pool = Self { machine, seed, user, jobs, killed, rests, has_groups };
+        let (killed, rests, has_groups, newest) = Default::default();
+        let pool = Self { machine, seed, user, jobs, killed, rests, has_groups, newest };
         pool.write(&json!({
             "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm", "metadata": {"name": "locks"},
             "spec": {
@@ -267,16 +269,19 @@ impl Pool {
         });
         let run: Vec<_> = self.jobs.iter().filter(|job| **job != "daemon").collect();
         until("every job runs", || {
-            let (status, rows) = (self.document("status"), self.document("ps"));
-            let rows = rows["jobs"].as_array()?;
+            let (status, list) = (self.document("status"), self.document("ps"));
+            let rows = list["jobs"].as_array()?;
             let is_stopping = |row: &Value| row["phase"] == "stopping";
             if rows.iter().any(|row| row["job"] == ROOT && is_stopping(row)) {
                 self.end_roots();
             }
             let is_settled = status["settled"] == true && !rows.iter().any(is_stopping);
             let running = self.running();
-            (is_settled && run.iter().all(|job| running.contains(**job)) && running.contains(&mark))
-                .then_some(())
+            let is_done = is_settled
+                && run.iter().all(|job| running.contains(**job))
+                && running.contains(&mark);
+            *self.newest.borrow_mut() = [status, list];
+            is_done.then_some(())
         });
     }
 
@@ -313,6 +318,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let ([status, list], running) = (self.newest.take(), self.running());
+            println!("seed {}: {status}\n{list}\n{running:?}\n{}", self.seed, self.machine.logs());
+        }
         self.end_roots();
     }
 }

@@ -38,7 +38,7 @@ impl Pool {
         copy_program("setpriv", &dir.join("become"), 0o4755);
         fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(machine.state()).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_swarm"), dir.join("swarm")).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_swarm"), &dir.join("swarm"), 0o755);
         for path in [dir, &machine.state()] {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }
@@ -117,11 +117,13 @@ pub(crate) fn started_by<'a>(machine: &'a Machine, words: &[&str], program: &Pat
     machine.started_by(&[words, &other].concat())
 }
 
-/// Copies a program of the system.
-pub(crate) fn copy_program(name: &str, to: &Path, mode: u32) {
-    let places = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(name));
-    fs::copy(places.iter().find(|it| it.exists()).unwrap(), to).unwrap();
-    fs::set_permissions(to, Permissions::from_mode(mode)).unwrap();
+/// Copies a program of the system, or the file of a program.
+pub(crate) fn copy_program(program: &str, to: &Path, mode: u32) {
+    let places = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(program));
+    // A copy by this process could be "busy": a child that another test starts keeps its descriptor.
+    let mut install = Command::new("install");
+    install.arg("-m").arg(format!("{mode:o}")).arg(places.iter().find(|it| it.exists()).unwrap());
+    assert!(install.arg(to).status().unwrap().success(), "{program}");
 }
 
 /// Ends a process that a job has started as root, unless its id has another program now.

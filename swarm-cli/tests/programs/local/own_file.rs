@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use rustix::process::Signal;
 
+use crate::local::ends::{copy_program, started_by};
 use crate::local::operator::{Machine, Operator, signal, until};
 use crate::local::{gone, loads};
 
@@ -16,11 +17,8 @@ fn program(machine: &Machine) -> PathBuf {
 
 /// Starts an operator from a file of its own, and waits until its pool is settled.
 fn settled(machine: &Machine) -> Operator<'_> {
-    fs::copy(env!("CARGO_BIN_EXE_swarm"), program(machine)).unwrap();
-    // The operator's own command follows, and its first word is another file.
-    let file = program(machine);
-    let other = ["sh", "-c", r#"shift; exec "$0" "$@""#, file.to_str().unwrap()];
-    let operator = machine.started_by(&other);
+    copy_program(env!("CARGO_BIN_EXE_swarm"), &program(machine), 0o755);
+    let operator = started_by(machine, &[], &program(machine));
     operator.prints("settled in");
     operator
 }

@@ -1,12 +1,11 @@
 //! Tests with processes that hide from their job: outside its group, and without its marks in their
 //! environment.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use crate::guard::joined;
 use crate::guard::line::Line;
-use crate::guard::machine::{seconds, sleepers, until};
+use crate::guard::machine::{copy_program, seconds, sleepers, until};
 
 /// The script of a job whose daemon hides, ignores SIGTERM, and sleeps for `seconds`.
 fn with_daemon(seconds: &str, output: &str) -> String {
@@ -92,8 +91,7 @@ fn a_job_has_ended_only_when_a_process_that_proc_hides_has_ended() {
     };
     // The kernel hides another user's program that may be executed but not read.
     let program = guard.path("unreadable");
-    std::fs::copy("/bin/sleep", &program).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o711)).unwrap();
+    copy_program("/bin/sleep", &program, 0o711);
     let seconds = seconds(619);
     let script = format!(
         "trap 'exit 0' TERM; (trap '' TERM; exec \"${{0%/*}}/unreadable\" {seconds}) & wait; wait"

@@ -1,14 +1,14 @@
 //! Tests with a control group that is delegated to the guard's user, and jobs that become root.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{XattrFlags, setxattr};
 
 use crate::guard::joined;
 use crate::guard::line::Line;
-use crate::guard::machine::{seconds, sleepers, until};
+use crate::guard::machine::{copy_program, seconds, sleepers, until};
 
 const NOBODY: u32 = 65_534;
 
@@ -60,8 +60,7 @@ fn script(guard: &Line, seconds: &str) -> String {
     let program = guard.path("become");
     let setpriv =
         ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().find(|it| Path::new(it).exists());
-    fs::copy(setpriv.unwrap(), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    copy_program(setpriv.unwrap(), &program, 0o4755);
     let root = format!("{} --reuid=0 --regid=0 --clear-groups", program.display());
     let sleeps = format!("env -i setsid {root} /bin/sleep {seconds} >/dev/null 2>&1 </dev/null");
     format!("({sleeps} & :); exec sleep 600")

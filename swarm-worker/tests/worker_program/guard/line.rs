@@ -10,7 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use rustix::process::Pid;
 use tempfile::TempDir;
 
-use crate::guard::machine::{DEADLINE, Process, default_signals, sweep_session, until, with_entry};
+use crate::guard::machine::{
+    DEADLINE, Process, copy_program, default_signals, sweep_session, until, with_entry,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm-worker");
 
@@ -193,7 +195,7 @@ fn with_program() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = dir.path().join("program");
-    fs::copy(PROGRAM, &program).unwrap();
+    copy_program(PROGRAM, &program, 0o755);
     (dir, program)
 }
 

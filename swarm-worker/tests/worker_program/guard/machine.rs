@@ -167,6 +167,13 @@ pub(crate) fn seconds(number: u32) -> String {
     format!("{number}.{}", std::process::id())
 }
 
+/// Copies the file of a program.
+pub(crate) fn copy_program(from: &str, to: &Path, mode: u32) {
+    // A copy by this process could be "busy": a child that another test starts keeps its descriptor.
+    let mut install = Command::new("install");
+    assert!(install.args(["-m", &format!("{mode:o}"), from]).arg(to).status().unwrap().success());
+}
+
 /// Returns the number of processes that sleep for this time.
 ///
 /// Programs that start the sleep, for example `setsid` and `env`, do not count: while one replaces
