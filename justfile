@@ -95,6 +95,11 @@ go-worker:
     GOWORK=off GOTOOLCHAIN=local go vet -C testing/go-worker ./...
     GOWORK=off GOTOOLCHAIN=local go test -C testing/go-worker ./...
 
+# Count code, tests, words and fields, and their growth since the last tag; FOLDER may be another project.
+[group('measure, and test for hours')]
+size FOLDER=".":
+    .ci/size {{ quote(FOLDER) }}
+
 # Run the examples of the library; fail if one of them fails.
 [group('check a change')]
 examples:
