@@ -31,8 +31,10 @@ const PING: Duration = Duration::from_secs(1);
 const UNANSWERED_MAX: u32 = 2;
 /// The time that a guard has to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// The interval of checks of processes that this user may not end.
+/// The first and the longest pause between two checks of processes that this user may not end. Each
+/// check reads all of `/proc`, and such a process may live for days.
 const LOST_CHECK: Duration = Duration::from_millis(200);
+const LOST_CHECK_MAX: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
 
 type Done<T> = oneshot::Sender<Result<T, String>>;
@@ -60,6 +62,8 @@ pub(super) struct Keeper {
     process: Option<Process>,
     /// The jobs of guards that were lost, until they have ended.
     lost: Lost<(Run, String)>,
+    /// The pause before the next check of these jobs.
+    lost_pause: Duration,
     events: Events,
     /// The warnings so far.
     warned: BTreeSet<String>,
@@ -96,7 +100,8 @@ struct Process {
 impl Keeper {
     pub(super) fn new(command: GuardCommand, identity: Identity, events: Events) -> Self {
         let (runs, warned, lost) = (BTreeMap::new(), BTreeSet::new(), Lost::default());
-        Self { command, identity, deadline: None, runs, process: None, lost, events, warned }
+        let (lost_pause, deadline, process) = (LOST_CHECK, None, None);
+        Self { command, identity, deadline, runs, process, lost, lost_pause, events, warned }
     }
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Ask>) {
@@ -136,7 +141,10 @@ impl Keeper {
                     None => return self.end().await,
                 },
                 _ = pings.tick(), if has_process => self.ping().await,
-                _ = checks.tick(), if !self.lost.is_empty() => self.check_lost().await,
+                _ = checks.tick(), if !self.lost.is_empty() => {
+                    self.check_lost().await;
+                    checks.reset_after(self.lost_pause());
+                }
             }
         }
     }
@@ -338,9 +346,16 @@ impl Keeper {
             self.recover("the worker ended its guard").await;
         }
         while !self.lost.is_empty() {
-            sleep(LOST_CHECK).await;
+            sleep(self.lost_pause()).await;
             self.check_lost().await;
         }
+    }
+
+    /// Returns the pause before the next check of lost jobs, and doubles it for the check after it.
+    fn lost_pause(&mut self) -> Duration {
+        let pause = self.lost_pause;
+        self.lost_pause = LOST_CHECK_MAX.min(2 * pause);
+        pause
     }
 
     async fn next_reply(&mut self) -> Option<Reply> {
@@ -374,6 +389,7 @@ impl Keeper {
         let runs = std::mem::take(&mut self.runs).into_iter();
         let runs = runs.map(|(job, run)| (job, (run.group, (run, reason.to_owned()))));
         self.lost.add(process.started, runs);
+        self.lost_pause = LOST_CHECK;
         self.check_lost().await;
         let log = self.run_log();
         for (job, (run, _), processes) in self.lost.held() {
