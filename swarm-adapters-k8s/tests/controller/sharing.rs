@@ -86,7 +86,7 @@ async fn each_swarm_is_one_replicas_and_moves_when_replicas_come_and_go() {
     a.leave().await;
     let left = tokio::time::Instant::now();
     s.until("the other one has them", |s| names(s) == [b.name()].into()).await;
-    assert!(left.elapsed() < Duration::from_secs(3), "at once: {:?}", left.elapsed());
+    assert!(left.elapsed() < LEASE, "at once: {:?}", left.elapsed());
     edit_all(&mut s, "c").await;
     for (n, (_, epoch)) in writers(&s) {
         let was = &shared[&n];
@@ -108,7 +108,7 @@ async fn what_a_replica_had_that_ended_is_taken_over_when_its_lease_is_over() {
     s.until("the other one has them", |s| names(s) == [b.name()].into()).await;
     let took = killed.elapsed();
     assert!(Duration::from_secs(5) < took, "nobody waits for its Lease: {took:?}");
-    assert!(took < LEASE + Duration::from_secs(2), "{took:?}");
+    assert!(took < 2 * LEASE, "{took:?}");
     edit_all(&mut s, "b").await;
     b.leave().await;
 }
@@ -187,7 +187,7 @@ async fn when_all_leave_at_once_the_next_replica_waits_for_nobody() {
     }
     let start = tokio::time::Instant::now();
     let c = s.start_replica("c").await;
-    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    assert!(start.elapsed() < LEASE, "{:?}", start.elapsed());
     c.leave().await;
 }
 
@@ -237,7 +237,7 @@ async fn nobody_waits_for_a_replica_that_ran_where_another_runs_now() {
     let killed = tokio::time::Instant::now();
     let a = s.start_replica("a").await;
     s.until("nobody waits", |s| !names(s).contains(&before)).await;
-    assert!(killed.elapsed() < Duration::from_secs(6), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < LEASE, "{:?}", killed.elapsed());
     assert_eq!(s.at(LEASES, &before, "/spec/holderIdentity"), "", "its successor has closed it");
     edit_all(&mut s, "b").await;
     a.leave().await;
