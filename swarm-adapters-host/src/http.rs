@@ -27,7 +27,10 @@ use tokio::task::spawn_blocking;
 
 pub use address::address;
 pub use axum::serve::Listener;
-pub use client::{Answer, AnswerError, escaped, get as request, get_as as request_as, post};
+pub use client::{
+    Answer, AnswerError, escaped, get as request, get_as as request_as, get_from as request_from,
+    post,
+};
 pub use document::Document;
 pub use server::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MAX, LIFE_MAX, Place, serve};
 pub use socket::{Socket, SocketListener, connect};

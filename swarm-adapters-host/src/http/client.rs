@@ -1,4 +1,4 @@
-//! A client for the endpoints of this crate. It opens one connection for each request.
+//! An HTTP client for connections of any kind. It sends one request over each connection.
 
 use std::io;
 use std::time::Duration;
@@ -70,7 +70,20 @@ pub async fn get(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     path: &str,
 ) -> Result<Answer, AnswerError> {
-    send(stream, Method::GET, path, None).await
+    send(stream, "localhost", Method::GET, path, None).await
+}
+
+/// Same as [`get`], for a server at `host`, which may have a port.
+///
+/// # Errors
+///
+/// As [`get`].
+pub async fn get_from(
+    host: &str,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    path: &str,
+) -> Result<Answer, AnswerError> {
+    send(stream, host, Method::GET, path, None).await
 }
 
 /// Same as [`get`], with this `Accept` header.
@@ -83,7 +96,7 @@ pub async fn get_as(
     path: &str,
     accept: &str,
 ) -> Result<Answer, AnswerError> {
-    send(stream, Method::GET, path, Some(accept)).await
+    send(stream, "localhost", Method::GET, path, Some(accept)).await
 }
 
 /// Same as [`get`], with a `POST` that has no body.
@@ -95,11 +108,12 @@ pub async fn post(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     path: &str,
 ) -> Result<Answer, AnswerError> {
-    send(stream, Method::POST, path, None).await
+    send(stream, "localhost", Method::POST, path, None).await
 }
 
 async fn send(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    host: &str,
     method: Method,
     path: &str,
     accept: Option<&str>,
@@ -109,7 +123,7 @@ async fn send(
     let request = Request::builder()
         .method(method)
         .uri(path)
-        .header(header::HOST, "localhost")
+        .header(header::HOST, host)
         .header(header::CONNECTION, "close");
     let request = match accept {
         Some(accept) => request.header(header::ACCEPT, accept),

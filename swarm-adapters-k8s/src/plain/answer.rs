@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use swarm_client::api::VersionEndpoint;
 use swarm_core::ViewEntry;
-use tokio::net::TcpStream;
 
 /// The longest time of an answer, from connecting to its last byte.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
@@ -91,29 +90,17 @@ async fn get(
     path: &str,
     bytes_max: usize,
 ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    let request = http::Request::get(path)
-        .header(http::header::HOST, address.to_string())
+    // Thousands of workers are asked in turn, so no connection stays open.
+    let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
+    let request = http::Request::get(format!("http://{address}{path}"))
         .header(http::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;
-    let exchange = async {
-        let response = sender.send_request(request).await?;
-        if response.status() != http::StatusCode::OK {
-            return Err(format!("it answered {}", response.status()).into());
-        }
-        let body = Limited::new(response.into_body(), bytes_max).collect().await?;
-        Ok(body.to_bytes())
-    };
-    // This task drives the connection, so that the connection ends with the question.
-    tokio::pin!(exchange);
-    tokio::select! {
-        answer = &mut exchange => answer,
-        ended = connection => {
-            ended?;
-            exchange.await
-        }
+    let response = client.request(request).await?;
+    if response.status() != http::StatusCode::OK {
+        return Err(format!("it answered {}", response.status()).into());
     }
+    let body = Limited::new(response.into_body(), bytes_max).collect().await?;
+    Ok(body.to_bytes())
 }
 
 #[cfg(test)]
@@ -170,7 +157,8 @@ mod tests {
         let ok = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\n\r\n{\"version\":3,\"jobs\":[\"a\"]}";
         let (said, request) = asked(ok).await;
         assert!(said.unwrap().is_of(&entry(3, &["a"])));
-        assert!(request.starts_with("GET /v HTTP/1.1\r\nhost: 127.0.0.1:"), "{request}");
+        assert!(request.starts_with("GET /v HTTP/1.1\r\n"), "{request}");
+        assert!(request.contains("\r\nhost: 127.0.0.1:"), "{request}");
     }
 
     #[tokio::test]

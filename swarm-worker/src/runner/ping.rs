@@ -7,18 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use axum::http::{Request, StatusCode, header};
-use http_body_util::Empty;
-use hyper::body::Bytes;
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
+use axum::http::StatusCode;
+use swarm_adapters_host::http::{AnswerError, request_from};
 use swarm_adapters_host::metrics::{PingMetrics, TargetMetrics};
 use swarm_core::JobName;
 use swarm_spec::hostport;
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::{Job, Outcome, Readiness, Runner};
 
@@ -225,18 +221,18 @@ async fn ask(address: &Address, path: &str, at_most: Duration) -> Result<Pong, P
 }
 
 /// Sends a request over a new connection each time, since a ping has to test the connect, too.
-async fn status(
-    address: &Address,
-    path: &str,
-) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
+async fn status(address: &Address, path: &str) -> Result<StatusCode, Unreached> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let request = Request::get(path)
-        .header(header::HOST, &address.shown)
-        .header(header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
-    Ok(sender.send_request(request).await?.status())
+    Ok(request_from(&address.shown, stream, path).await?.status())
+}
+
+/// The reason why a target was not reached.
+#[derive(Debug, thiserror::Error)]
+enum Unreached {
+    #[error(transparent)]
+    Connect(#[from] std::io::Error),
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
 }
 
 #[cfg(test)]
