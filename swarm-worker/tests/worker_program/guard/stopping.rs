@@ -12,9 +12,9 @@ const HALF_MS: u64 = 20_000;
 /// A server whose child has a task: the server asks the child to end after it, and a signal to the
 /// child breaks the task off.
 const PREFORK: &str = r#"
+    trap 'touch $0.asked' TERM
     sh -c 'trap "echo interrupted; exit 1" TERM; touch $0.ready
            while [ ! -e $0.asked ]; do sleep 0.01; done; sleep 0.2; echo complete' $0 &
-    trap 'touch $0.asked' TERM
     wait $!; wait $!; exit 0"#;
 
 /// A recorder that finalises at SIGINT only.
@@ -61,9 +61,9 @@ fn a_job_gets_the_signal_that_its_way_names() {
 #[test]
 fn what_the_main_process_leaves_gets_sigterm_as_soon_as_that_has_ended() {
     let script = r#"
+        trap 'exit 5' INT
         sh -c 'trap "echo asked; exit 0" TERM; touch $0.ready
                while :; do sleep 0.01; done' $0 &
-        trap 'exit 5' INT
         while :; do sleep 0.01; done"#;
     let mut guard = started("left", script);
     stop(&mut guard, NEVER_MS, r#"{"signal":"SIGINT","to":"Main"}"#);
@@ -88,9 +88,9 @@ fn a_job_that_ignores_its_signal_gets_sigterm_after_half_of_its_time() {
 fn no_process_gets_sigterm_twice() {
     // The child has SIGTERM after half of the time. The main process would fail at a second one.
     let script = r#"
+        n=; trap 'n=x$n; [ $n = x ] || exit 9' TERM
         sh -c 'trap "touch $0.half; exit 0" TERM; touch $0.ready
                while :; do sleep 0.01; done' $0 &
-        n=; trap 'n=x$n; [ $n = x ] || exit 9' TERM
         while [ ! -e $0.half ]; do sleep 0.01; done
         sleep 0.3; echo finalised; exit 0"#;
     let mut guard = started("twice", script);
