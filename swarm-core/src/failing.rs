@@ -150,6 +150,35 @@ impl Failing {
         Self { count, worst: worst.into_iter().take(most).cloned().collect() }
     }
 
+    /// Whether the report names all jobs that it counts.
+    ///
+    /// ```
+    /// use swarm_core::Failing;
+    ///
+    /// assert!(Failing::default().is_whole());
+    /// assert!(!Failing { count: 1, ..Failing::default() }.is_whole());
+    /// ```
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.count <= self.worst.len()
+    }
+
+    /// Returns the part of the report about jobs for which `holds` returns true. A worker may still
+    /// report a job that it has just lost. Jobs without names count.
+    ///
+    /// ```
+    /// use swarm_core::Failing;
+    ///
+    /// let report = Failing { count: 2, ..Failing::default() };
+    /// assert_eq!(report.held(|_| false).count, 2);
+    /// ```
+    #[must_use]
+    pub fn held(&self, holds: impl Fn(&JobName) -> bool) -> Self {
+        let worst: Vec<_> = self.worst.iter().filter(|it| holds(&it.job)).cloned().collect();
+        let count = if self.is_whole() { worst.len() } else { self.count };
+        Self { count, worst }
+    }
+
     /// Adds up the failing jobs of several workers, and keeps the worst `most` of them.
     ///
     /// ```

@@ -3,6 +3,7 @@
 //! It is for people, and no decision reads it. Times are milliseconds since the Unix epoch, and the
 //! caller passes them in. A job without an event needs no room. [`Lives::limit`] bounds the rest.
 
+mod moved;
 mod size;
 mod summed;
 
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use crate::history::JobMove;
 use crate::{FailingJob, FailingState, JobName, MoveReason};
 
+pub use moved::moved;
 pub use summed::SummedLives;
 
 /// The largest number of events that are listed for a job. Older events are only counted.
@@ -210,19 +212,20 @@ impl Life {
         self.failing.as_ref().map(|it| it.exit.as_str()).or_else(listed)
     }
 
-    /// Describes its failure as a worker would, without output and over all workers; `None` if it does
-    /// not fail.
+    /// Describes its failure as a worker would, without output and over all workers, and names the worker
+    /// of its last end; `None` if it does not fail.
     #[must_use]
-    pub fn failing_job(&self, job: &JobName) -> Option<FailingJob> {
+    pub fn failing_job(&self, job: &JobName) -> Option<(FailingJob, &str)> {
         let fails = self.failing.as_ref()?;
-        Some(FailingJob {
+        let failing = FailingJob {
             job: job.clone(),
             state: FailingState::Restarting,
             restarts: self.restarts,
             since_unix_s: fails.since_ms / 1_000,
             last_exit: fails.exit.clone(),
             last_output: Vec::new(),
-        })
+        };
+        Some((failing, &fails.worker))
     }
 
     /// Returns the time of the newest event; 0 if none is listed.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use swarm_core::life::Lives;
 use swarm_core::verdict::FailingShown;
 use swarm_core::{FailingJob, FailingState, JobPhase, Progress};
 use swarm_spec::manifest::Explained;
@@ -20,7 +21,7 @@ pub use self::standing::{Mood, SHOWN, held_back};
 pub use self::text::{FAILING_MAX, Place, Runs};
 use crate::age::age;
 use crate::jobs::JobFailure;
-use crate::life::LifeRow;
+use crate::life::{JobLife, LifeRow};
 use crate::replicas::OutOfDate;
 use crate::shell;
 use crate::words::{Word, counted, number, quoted, word};
@@ -117,6 +118,20 @@ pub struct Status {
     pub by_hand: Vec<String>,
     /// Jobs without a worker with their reasons, by name.
     pub unassigned: Vec<UnassignedRow>,
+}
+
+impl Status {
+    /// Adds the counts of the listed failing jobs. A job has failed since its first end, on any worker.
+    /// O(listed jobs · log jobs).
+    pub fn mark_lives(&mut self, lives: &Lives) {
+        for row in &mut self.failing {
+            let Some(life) = lives.of(&row.job) else { continue };
+            let since = life.failing.as_ref().map(|fails| fails.since_ms / 1_000);
+            row.since_unix_s = since.map_or(row.since_unix_s, |it| it.min(row.since_unix_s));
+            let (job, life) = (row.job.clone(), JobLife::counts(life));
+            self.lives.push(LifeRow { job, life });
+        }
+    }
 }
 
 /// A condition.

@@ -138,7 +138,8 @@ impl Kept {
         let Some(summed) = &self.summed else { return Carried::default() };
         let lives = summed.lives();
         let job = |(job, life): (&JobName, &Life)| {
-            Some((life.failing_job(job)?, life.failing.as_ref()?.worker.clone()))
+            let (failing, worker) = life.failing_job(job)?;
+            Some((failing, worker.to_owned()))
         };
         let jobs = lives.failing(now_ms).filter_map(job).collect();
         Carried { jobs, well_in: lives.well_in(now_ms).map(Duration::from_millis) }

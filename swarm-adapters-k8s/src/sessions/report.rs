@@ -1,10 +1,11 @@
 //! The report about the sessions of a Swarm, for people.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use swarm_core::handover::{Cell, Policy, SessionId, TWO_CLOCKS_MARGIN, Watch};
+use swarm_core::life::moved;
 use swarm_core::{
     Decision, Failing, FailingJob, JobName, JobPhase, Ledger, Phases, Replication, Slot, Turn,
 };
@@ -145,27 +146,21 @@ impl SessionReport {
         if carried.is_empty() {
             return;
         }
-        let ledger = &decision.ledger;
+        let (ledger, unassigned) = (&decision.ledger, &decision.plan.unassigned);
         let slots = ledger.sessions();
-        let named = self.failing.iter().flat_map(|(_, it)| &it.worst);
-        let named: BTreeSet<_> = named.map(|it| it.job.clone()).collect();
-        for (failing, last) in carried.into_iter().filter(|(it, _)| !named.contains(&it.job)) {
-            let worker = match ledger.cells.jobs.get(&failing.job).map(|record| &record.cell) {
-                Some(Cell::Granted { session, .. } | Cell::Releasing { session, .. }) => {
-                    worker(ledger, &slots, session)
-                }
-                Some(Cell::Free { .. } | Cell::Hold { .. })
-                    if !decision.plan.unassigned.contains_key(&failing.job) =>
-                {
-                    last
-                }
-                // A job of all workers fails where its workers say so, and no other job runs.
-                _ => continue,
-            };
-            let reported = self.failing.iter_mut().find(|(name, _)| *name == worker);
-            match reported {
-                // The worker counts more jobs than it names, and may count this one.
-                Some((_, it)) if it.worst.len() < it.count => {}
+        let moved = moved(
+            ledger,
+            carried.iter().map(|(it, _)| &it.job),
+            self.failing.iter().map(|(name, it)| (name.clone(), it)),
+            |job| unassigned.contains_key(job),
+            |session| worker(ledger, &slots, session),
+        );
+        let moved: BTreeMap<_, _> =
+            moved.into_iter().map(|(job, worker)| (job.clone(), worker)).collect();
+        for (failing, last) in carried {
+            let Some(worker) = moved.get(&failing.job) else { continue };
+            let worker = worker.clone().unwrap_or(last);
+            match self.failing.iter_mut().find(|(name, _)| *name == worker) {
                 Some((_, it)) => {
                     it.count += 1;
                     it.worst.push(failing);
@@ -207,10 +202,11 @@ fn held(
     let (mut counts, mut for_all) = (BTreeMap::<&SessionId, usize>::new(), 0);
     for record in ledger.cells.jobs.values() {
         match &record.cell {
-            Cell::Granted { session, .. } => *counts.entry(session).or_default() += 1,
+            Cell::Granted { session, .. } | Cell::Releasing { session, .. } => {
+                *counts.entry(session).or_default() += 1;
+            }
             Cell::Everywhere { .. } => for_all += 1,
-            Cell::Releasing { .. }
-            | Cell::ReleasingAll { .. }
+            Cell::ReleasingAll { .. }
             | Cell::Free { .. }
             | Cell::Hold { .. }
             | Cell::Quarantined { .. }
@@ -220,14 +216,16 @@ fn held(
     let runs = |job: &JobName, session: &SessionId| {
         let cell = ledger.cells.jobs.get(job).map(|record| &record.cell);
         match cell {
-            Some(Cell::Granted { session: holder, .. }) => holder == session,
+            Some(
+                Cell::Granted { session: holder, .. } | Cell::Releasing { session: holder, .. },
+            ) => holder == session,
             cell => matches!(cell, Some(Cell::Everywhere { .. })),
         }
     };
-    let of = |(session, (worker, mut failing)): (SessionId, (String, Failing))| {
-        failing.worst.retain(|it| runs(&it.job, &session));
-        let granted = counts.get(&session).copied().unwrap_or_default() + for_all;
-        (worker, failing.limited(granted, failing.worst.len()))
+    let of = |(session, (worker, failing)): (SessionId, (String, Failing))| {
+        let failing = failing.held(|job| runs(job, &session));
+        let held = counts.get(&session).copied().unwrap_or_default() + for_all;
+        (worker, failing.limited(held, failing.worst.len()))
     };
     reported.into_iter().map(of).filter(|(_, failing)| 0 < failing.count).collect()
 }

@@ -6,7 +6,6 @@ mod facts;
 mod rows;
 mod verdict;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,13 +13,12 @@ use std::time::Instant;
 use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
-use swarm_core::FailingState::Restarting;
 use swarm_core::handover::Cell;
+use swarm_core::life::moved;
 use swarm_core::verdict::Explainer;
 use swarm_core::{
-    Decision, Desired, Failing, FailingJob, JobName, Jobs, Observed, Progress, Slot, Unassigned,
+    Decision, Desired, Failing, JobName, Jobs, Ledger, Observed, Progress, Slot, Unassigned,
 };
-use swarm_view::life::{JobLife, LifeRow};
 use swarm_view::picture::Bounds;
 use swarm_view::shell;
 use swarm_view::starts::Runners;
@@ -100,93 +98,62 @@ impl Snapshot {
     /// restarts in a row.
     pub(super) fn mark_failing(
         &mut self,
+        ledger: &Ledger,
         reported: &BTreeMap<Slot, Arc<Failing>>,
         (lives, outputs): (&BTreeSet<JobName>, &BTreeMap<String, Vec<String>>),
         reports: &Reports,
     ) {
-        let holds = |job: &FailingJob, slot: u32| {
-            let found = self.job(job.job.as_str());
+        let holds = |job: &JobName, slot: u32| {
+            let found = self.job(job.as_str());
             found.is_some_and(|row| row.slot.is_none_or(|holder| holder == slot))
         };
         let part = |row: &WorkerRow| {
-            let reported = reported.get(&Slot(row.slot))?;
-            // A worker may still report a job that it has just lost.
-            let held = reported.worst.iter().filter(|job| holds(job, row.slot));
-            let mut part = Failing::of(held, WORST_MAX);
-            if reported.worst.len() < reported.count {
-                part.count = reported.count;
-            }
-            Some(part.limited(row.jobs + row.releasing, WORST_MAX))
+            let part = reported.get(&Slot(row.slot))?.held(|job| holds(job, row.slot));
+            Some((Slot(row.slot), part.limited(row.jobs + row.releasing, WORST_MAX)))
         };
-        let parts: Vec<_> = self.status.workers.iter().map(part).collect();
+        let parts: BTreeMap<_, _> = self.status.workers.iter().filter_map(part).collect();
+        let slots = ledger.sessions();
+        let moved = moved(
+            ledger,
+            lives,
+            parts.iter().map(|(slot, part)| (*slot, part)),
+            |job| self.status.unassigned(job.as_str()).is_some(),
+            |session| slots.get(session).copied().unwrap_or(Slot::NOBODY),
+        );
         let mut all = Vec::new();
-        for (row, part) in self.status.workers.iter_mut().zip(parts) {
-            let Some(part) = part else { continue };
+        for row in &mut self.status.workers {
+            let Some(part) = parts.get(&Slot(row.slot)) else { continue };
             row.failing = part.count;
-            all.extend(part.worst.into_iter().map(|job| {
+            all.extend(part.worst.iter().map(|job| {
                 let restarts = reports.restarts(Slot(row.slot), job.job.as_str());
-                let (order, mut failing) = (job.worst_first(), FailingRow::of(job, &row.name));
+                let order = job.worst_first();
+                let mut failing = FailingRow::of(job.clone(), &row.name);
                 failing.restarts = restarts.unwrap_or(failing.restarts);
                 (order, failing)
             }));
         }
-        let named: BTreeSet<_> = all.iter().map(|(_, row)| row.job.clone()).collect();
-        let is_listed = |slot| reported.get(&slot).is_none_or(|it| it.count <= it.worst.len());
-        let moved = lives.iter().filter(|job| !named.contains(job.as_str()));
-        let moved = moved.filter_map(|job| self.moved(job, is_listed, reports)).collect::<Vec<_>>();
-        let mut homeless = 0;
-        for (slot, mut job) in moved {
-            let holder = self.status.workers.iter_mut().find(|row| Some(row.slot) == slot);
+        let (lives, mut homeless) = (reports.lives(), 0);
+        for (job, slot) in moved {
+            let life = lives.of(job.as_str());
+            let Some((mut failing, last)) = life.and_then(|it| it.failing_job(job)) else {
+                continue;
+            };
+            failing.last_output = outputs.get(job.as_str()).cloned().unwrap_or_default();
+            let is_holder = |row: &&mut WorkerRow| slot == Some(Slot(row.slot));
+            let holder = self.status.workers.iter_mut().find(is_holder);
             homeless += usize::from(holder.is_none());
-            if let Some(row) = holder {
+            let worker = holder.map_or(last, |row| {
                 row.failing += 1;
-            }
-            job.last_output = outputs.get(&job.job).cloned().unwrap_or_default();
-            let name = job.job.parse();
-            all.extend(name.map(|name| ((Restarting, Reverse(job.restarts), name), job)));
+                &*row.name
+            });
+            all.push((failing.worst_first(), FailingRow::of(failing, worker)));
         }
         let failing = self.status.workers.iter().map(|row| row.failing).sum::<usize>() + homeless;
         self.status.jobs.failing = failing;
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.status.failing = all.into_iter().map(|(_, row)| row).take(WORST_MAX).collect();
         self.status.healthy &= failing == 0;
-        self.mark_lives(reports);
-    }
-
-    /// Returns the slot and the failure of a job that fails, though no worker reports it, since it moved
-    /// or its worker was replaced. A worker that does not list all its failures is not `is_listed`, and may
-    /// count the job already.
-    fn moved(
-        &self,
-        job: &JobName,
-        is_listed: impl Fn(Slot) -> bool,
-        reports: &Reports,
-    ) -> Option<(Option<u32>, FailingRow)> {
-        let row = self.job(job.as_str())?;
-        // A job of all workers fails where its workers say so, and no other job without a worker runs.
-        let is_one = matches!(row.state, "granted" | "releasing" | "hold" | "free");
-        let is_wanted = is_one && self.status.unassigned(job.as_str()).is_none();
-        if !is_wanted || row.slot.is_some_and(|slot| !is_listed(Slot(slot))) {
-            return None;
-        }
-        let lives = reports.lives();
-        let life = lives.of(job.as_str())?;
-        let last = &life.failing.as_ref()?.worker;
-        let holder = row.slot.and_then(|slot| self.status.worker(slot));
-        let worker = holder.map_or(last, |it| &it.name);
-        Some((row.slot, FailingRow::of(life.failing_job(job)?, worker)))
-    }
-
-    /// Adds the counts of the listed failing jobs. A job has failed since its first end, on any worker.
-    fn mark_lives(&mut self, reports: &Reports) {
-        let lives = reports.lives();
-        for row in &mut self.status.failing {
-            let Some(life) = lives.of(&row.job) else { continue };
-            let since = life.failing.as_ref().map(|fails| fails.since_ms / 1_000);
-            row.since_unix_s = since.map_or(row.since_unix_s, |it| it.min(row.since_unix_s));
-            let (job, life) = (row.job.clone(), JobLife::counts(life));
-            self.status.lives.push(LifeRow { job, life });
-        }
+        self.status.mark_lives(&lives);
     }
 
     /// Sets how many jobs of the workers in these slots run a previous version.
@@ -328,8 +295,9 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use swarm_adapters_host::channel::{JobNow, WorkerState};
-    use swarm_core::FailingState;
+    use swarm_core::handover::{Record, SessionId};
     use swarm_core::life::News;
+    use swarm_core::{FailingJob, FailingState, SlotRecord, Token};
 
     use super::*;
     use crate::processes::Phase;
@@ -381,7 +349,8 @@ mod tests {
                 ..Snapshot::default()
             };
             let none = (&BTreeSet::new(), &BTreeMap::new());
-            snapshot.mark_failing(&BTreeMap::from([(Slot(0), reported)]), none, &reports);
+            let (ledger, reported) = (Ledger::new(0), BTreeMap::from([(Slot(0), reported)]));
+            snapshot.mark_failing(&ledger, &reported, none, &reports);
             let named: Vec<_> =
                 snapshot.status.failing.iter().map(|row| (row.job.clone(), row.restarts)).collect();
             (snapshot.status.jobs.failing, snapshot.status.workers[0].failing, named)
@@ -403,8 +372,20 @@ mod tests {
         }
         let output = vec!["no camera".to_owned()];
         let outputs = BTreeMap::from([("moves".to_owned(), output.clone())]);
-        let failing = |state, slot, reported: Failing| {
+        let session = SessionId::new("w-1", 1);
+        let mut ledger = Ledger::new(0);
+        let record = SlotRecord {
+            worker: "w-1".to_owned(),
+            session: session.clone(),
+            joined: 0,
+            version: 1,
+            last_handoff_version: 0,
+        };
+        ledger.slots.insert(Slot(1), record);
+        let mut failing = |cell: Cell, slot, reported: Failing| {
             let (title, token, name) = (None, 1, "moves".to_owned());
+            let state = cell.state();
+            ledger.cells.jobs.insert(moves.clone(), Record { cell, strikes: 0 });
             let worker = |slot, name: &str| WorkerRow {
                 slot,
                 name: name.to_owned(),
@@ -418,7 +399,8 @@ mod tests {
                 ..Snapshot::default()
             };
             let reported = BTreeMap::from([(Slot(1), Arc::new(reported))]);
-            snapshot.mark_failing(&reported, (&[moves.clone()].into(), &outputs), &reports);
+            let by_life = (&[moves.clone()].into(), &outputs);
+            snapshot.mark_failing(&ledger, &reported, by_life, &reports);
             let Status { jobs, workers, failing, .. } = snapshot.status;
             let row = failing.first().map(|row| {
                 assert_eq!((row.restarts, row.since_unix_s, &row.last_output), (2, 5, &output));
@@ -427,13 +409,13 @@ mod tests {
             (jobs.failing, workers[1].failing, row.unwrap_or_default())
         };
         let none = Failing::default;
-        assert_eq!(failing("granted", Some(1), none()), (1, 1, "w-1".to_owned()));
-        assert_eq!(failing("free", None, none()), (1, 0, "w-0".to_owned()), "on its way");
-        for state in ["done", "everywhere", "quarantined"] {
-            assert_eq!(failing(state, None, none()), (0, 0, String::new()), "{state}");
-        }
+        let granted = || Cell::Granted { session: session.clone(), token: Token(1) };
+        assert_eq!(failing(granted(), Some(1), none()), (1, 1, "w-1".to_owned()));
+        let free = Cell::Free { token: Token(1) };
+        assert_eq!(failing(free, None, none()), (1, 0, "w-0".to_owned()), "on its way");
+        assert_eq!(failing(Cell::Done { token: Token(1) }, None, none()), (0, 0, String::new()));
         // One of the two that its worker does not name.
         let many = Failing { count: 2, worst: Vec::new() };
-        assert_eq!(failing("granted", Some(1), many), (2, 2, String::new()));
+        assert_eq!(failing(granted(), Some(1), many), (2, 2, String::new()));
     }
 }

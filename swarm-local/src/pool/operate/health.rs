@@ -7,7 +7,7 @@ use std::time::Instant;
 use swarm_adapters_host::channel::Versions;
 use swarm_adapters_host::clock::unix_ms;
 use swarm_core::session::JobOutput;
-use swarm_core::{Decision, Failing, JobName, JobPhase, Replication, Slot};
+use swarm_core::{Decision, Failing, JobName, JobPhase, Ledger, Replication, Slot};
 
 use super::stores::Stores;
 use crate::pool::history::History;
@@ -70,10 +70,11 @@ impl Health {
     }
 
     /// Adds the health to a snapshot.
-    pub(super) fn mark(&mut self, snapshot: &mut Snapshot, reports: &Reports) {
+    pub(super) fn mark(&mut self, snapshot: &mut Snapshot, ledger: &Ledger, reports: &Reports) {
         snapshot.mark_silent(&self.silent);
         snapshot.mark_stopping(&mut self.stopping);
-        snapshot.mark_failing(&self.failing, (&self.lives, &self.outputs), reports);
+        let by_life = (&self.lives, &self.outputs);
+        snapshot.mark_failing(ledger, &self.failing, by_life, reports);
         let rows = snapshot.status.failing.iter();
         self.outputs = rows.map(|row| (row.job.clone(), row.last_output.clone())).collect();
         snapshot.mark_versions(&self.versions);

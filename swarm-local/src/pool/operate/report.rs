@@ -69,7 +69,7 @@ impl Operation {
         snapshot.status.invalid_file.clone_from(&inputs.invalid_file);
         snapshot.status.removal = inputs.removed.shown().map(str::to_owned);
         snapshot.status.by_hand = inputs.by_hand.applied().map(ToString::to_string).collect();
-        health.mark(&mut snapshot, &outlets.reports);
+        health.mark(&mut snapshot, ledger, &outlets.reports);
         let dir = claim.dir.path();
         look_for_room(dir, ledger, &mut snapshot, (health, history, said), outlets);
         outlets.metrics.observe_removal(inputs.removed.jobs());
