@@ -86,7 +86,7 @@ async fn gone(
     for pool in pools {
         let name = &pool.swarm.metadata.name;
         let episodes = match history::of_swarm(proxy, namespace, name).await {
-            Ok(episodes) => episodes,
+            Ok(recorded) => recorded.episodes,
             Err(sentence) => {
                 hidden = format!("; it may have been removed: {sentence}");
                 continue;

@@ -175,8 +175,15 @@ async fn histories(
     Ok(found)
 }
 
-/// Reads the history of one Swarm, for an answer that shows more than the history. It is empty if the
-/// cluster has no such kind.
+/// The history of a Swarm, for an answer that shows more than the history.
+#[derive(Default)]
+pub(super) struct Recorded {
+    pub(super) episodes: Vec<Episode>,
+    /// The lives of jobs; `None` if the history has none.
+    pub(super) lives: Option<SummedLives>,
+}
+
+/// Reads the history of one Swarm. It is empty if the cluster has no such kind.
 ///
 /// # Errors
 ///
@@ -185,10 +192,14 @@ pub(super) async fn of_swarm(
     proxy: &Proxy,
     namespace: &str,
     swarm: &str,
-) -> Result<Vec<Episode>, String> {
+) -> Result<Recorded, String> {
     let path = format!("{}/{swarm}", paths::histories(namespace));
     match proxy.object::<HistoryObject>(&path).await {
-        Ok(read) => Ok(read.map(HistoryObject::episodes).unwrap_or_default()),
+        Ok(read) => {
+            let recorded =
+                |it: HistoryObject| Recorded { lives: it.lives(), episodes: it.episodes() };
+            Ok(read.map(recorded).unwrap_or_default())
+        }
         Err(unread) if unread.is_forbidden => {
             Err(format!("the history is not visible to you: {}", unread.sentence))
         }

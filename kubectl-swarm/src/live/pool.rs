@@ -1,6 +1,7 @@
 //! The state of one pool of a cluster, read from its objects.
 
 use std::cell::OnceCell;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use swarm_core::handover::{Cell, Record, SessionId};
 use swarm_core::history::{Episode, Scope, catch_up};
+use swarm_core::life::{Lives, SummedLives, moved};
 use swarm_core::parts;
 use swarm_core::{Failing, FailingJob, JobName, JobPhase, Ledger, Replication, Slot, Token};
 use swarm_view::history::Past;
@@ -16,7 +18,7 @@ use swarm_view::pool::PoolName;
 use swarm_view::replicas::OutOfDate;
 use swarm_view::words::Word;
 
-use super::history;
+use super::history::{self, Recorded};
 use super::objects::{
     LeaseObject, LedgerObject, PartObject, Report, SwarmObject, ViewObject, ViewSpec,
 };
@@ -64,6 +66,19 @@ pub(super) struct LivePool {
     pub(super) without_episodes: Option<String>,
     /// The reason why the status may be wrong now.
     pub(super) out_of_date: Option<OutOfDate>,
+    /// The jobs that fail though no worker names them, since they moved or their workers were replaced.
+    moved: BTreeMap<JobName, Moved>,
+    /// The lives of the jobs, as the operator wrote them last.
+    lives: Lives,
+}
+
+/// A job that fails by its life.
+struct Moved {
+    failing: FailingJob,
+    /// The session that has the job now, if one does.
+    session: Option<SessionId>,
+    /// The name of the worker of its last end.
+    last: String,
 }
 
 /// A worker that fills a slot, or has left it and still has jobs.
@@ -97,7 +112,8 @@ pub(super) struct JobState<'a> {
     /// Whether every worker runs it.
     pub(super) is_everywhere: bool,
     pub(super) token: u64,
-    /// The report of the worker, if it is one of the worst failing jobs.
+    /// The report of the worker, if it is one of the worst failing jobs, or the failure by the life of the
+    /// job.
     pub(super) failing: Option<&'a FailingJob>,
 }
 
@@ -115,18 +131,23 @@ impl LivePool {
         reach: Reach<'_>,
     ) -> Result<Option<Self>, String> {
         let path = format!("{}/{name}", paths::swarms(namespace));
-        let episodes = async {
+        let history = async {
             match reach {
                 Reach::All => history::of_swarm(proxy, namespace, name).await,
-                Reach::Jobs(_) => Ok(Vec::new()),
+                Reach::Jobs(_) => Ok(Recorded::default()),
             }
         };
-        let (swarm, ledger, episodes) = tokio::join!(
+        let (swarm, ledger, mut history) = tokio::join!(
             proxy.object::<SwarmObject>(&path),
             ledger(proxy, namespace, name, reach),
-            episodes,
+            history,
         );
         let Some(swarm) = swarm? else { return Ok(None) };
+        if matches!(reach, Reach::Jobs(jobs) if !jobs.is_empty()) && 0 < swarm.status.failing {
+            // Only their lives tell that jobs fail still after a move.
+            let lives = history::of_swarm(proxy, namespace, name).await.unwrap_or_default().lives;
+            history = Ok(Recorded { lives, ..Recorded::default() });
+        }
         let StoredLedger { operator, ledger, written_ms } = ledger?.unwrap_or_default();
         let sessions = sessions(&ledger, reach);
         let ((leases, hidden), (views, also_hidden)) = if let Some(sessions) = sessions {
@@ -138,14 +159,14 @@ impl LivePool {
         };
         let pool = Self::of(swarm, operator, ledger, &leases, views, proxy.now());
         let hidden = hidden.or(also_hidden);
-        let (episodes, without_episodes) = match episodes {
-            Ok(mut episodes) => {
-                catch_up(&mut episodes, &pool.ledger, written_ms, Scope::All);
-                (episodes, None)
-            }
-            Err(sentence) => (Vec::new(), Some(sentence)),
+        let (Recorded { mut episodes, lives }, without_episodes) = match history {
+            Ok(recorded) => (recorded, None),
+            Err(sentence) => (Recorded::default(), Some(sentence)),
         };
-        Ok(Some(Self { hidden, episodes, without_episodes, ..pool }))
+        if matches!(reach, Reach::All) && without_episodes.is_none() {
+            catch_up(&mut episodes, &pool.ledger, written_ms, Scope::All);
+        }
+        Ok(Some(Self { hidden, episodes, without_episodes, ..pool }.living(lives)))
     }
 
     /// Joins the objects. Leases and views of other pools are left out.
@@ -199,7 +220,72 @@ impl LivePool {
             episodes: Vec::new(),
             without_episodes: None,
             out_of_date: None,
+            moved: BTreeMap::new(),
+            lives: Lives::default(),
         }
+    }
+
+    /// Adds the lives of the jobs, and so the jobs that fail still after a move. The operator writes lives
+    /// late, and its count of failing jobs at once, so no more jobs fail than it counts.
+    /// O(workers + jobs with a life).
+    pub(super) fn living(mut self, lives: Option<SummedLives>) -> Self {
+        let lives = lives.map(|it| it.lives().clone()).unwrap_or_default();
+        let now_ms = u64::try_from(self.now.as_millisecond()).unwrap_or_default();
+        let reports = self.workers.values().filter_map(|worker| {
+            let report = worker.report.as_ref()?;
+            Some((worker.session.clone(), report.failing.held(|job| self.holds(worker, job))))
+        });
+        let reports: Vec<_> = reports.collect();
+        let counted = reports.iter().map(|(_, it)| it.count).fold(0, usize::saturating_add);
+        let counted_last = usize::try_from(self.swarm.status.failing).unwrap_or(usize::MAX);
+        let fails: Vec<_> = lives.failing(now_ms).map(|(job, _)| job).collect();
+        let moved = moved(
+            &self.ledger,
+            fails,
+            reports.iter().map(|(session, report)| (session.clone(), report)),
+            |job| self.is_suspended(job) || self.is_unassigned(job),
+            SessionId::clone,
+        );
+        let mut moved: Vec<_> = moved
+            .into_iter()
+            .filter_map(|(job, session)| {
+                let life = lives.of(job.as_str())?;
+                let (failing, last) = life.failing_job(job)?;
+                let newest = life.events.last().map(|event| event.at_ms);
+                Some((newest, Moved { failing, session, last: last.to_owned() }))
+            })
+            .collect();
+        // The operator may have found since that the first ones run well.
+        moved.sort_by_key(|(newest, it)| (Reverse(*newest), it.failing.job.clone()));
+        moved.truncate(counted_last.saturating_sub(counted));
+        let moved = moved.into_iter().map(|(_, it)| (it.failing.job.clone(), it)).collect();
+        (self.moved, self.lives) = (moved, lives);
+        self
+    }
+
+    /// Whether a worker has a job, or all workers have it. O(log jobs).
+    fn holds(&self, worker: &LiveWorker, job: &JobName) -> bool {
+        let cell = self.ledger.cells.jobs.get(job.as_str()).map(|record| &record.cell);
+        cell.is_some_and(|cell| {
+            matches!(cell, Cell::Everywhere { .. }) || cell.holder() == Some(&worker.session)
+        })
+    }
+
+    /// Returns the number of failing jobs of a worker: of its report, and of jobs that moved to it.
+    pub(super) fn failing_on(&self, worker: &LiveWorker) -> usize {
+        let reported = worker.report.as_ref().map_or(0, |report| report.failing.count);
+        let moved = self.moved.values().filter(|it| it.session.as_ref() == Some(&worker.session));
+        reported.saturating_add(moved.count())
+    }
+
+    /// Returns the name of the worker on which a job has failed last, if the job moved since.
+    pub(super) fn moved_from(&self, job: &JobName) -> Option<&str> {
+        self.moved.get(job.as_str()).map(|it| it.last.as_str())
+    }
+
+    /// Returns the lives of the jobs; empty if they were not read.
+    pub(super) fn lives(&self) -> &Lives {
+        &self.lives
     }
 
     /// Adds what is known of the operators.
@@ -357,6 +443,13 @@ impl LivePool {
         suspended.binary_search_by(|name| name.as_str().cmp(job.as_str())).is_ok()
     }
 
+    /// Whether the operator says that a job without a worker gets none.
+    fn is_unassigned(&self, job: &JobName) -> bool {
+        let status = &self.swarm.status;
+        let is_other = || status.names_all_unassigned() && status.reason_of(job.as_str()).is_none();
+        !status.unassigned.is_empty() && !is_other()
+    }
+
     fn state<'a>(&'a self, name: &'a JobName, record: &'a Record) -> JobState<'a> {
         let cell = &record.cell;
         let holder = cell.holder().and_then(|holder| self.workers.get(holder));
@@ -368,7 +461,8 @@ impl LivePool {
         let failing = if is_everywhere {
             self.workers().into_iter().find_map(failing_on)
         } else {
-            holder.and_then(failing_on)
+            let moved = || self.moved.get(name).map(|it| &it.failing);
+            holder.and_then(failing_on).or_else(moved)
         };
         let confirmed = |is_confirmed: bool| {
             if is_confirmed { JobPhase::Running } else { JobPhase::Published }
@@ -388,18 +482,9 @@ impl LivePool {
                 confirmed(!workers.is_empty() && workers.iter().all(runs))
             }
             Cell::Free { .. } if self.is_suspended(name) => JobPhase::Suspended,
-            Cell::Free { .. } => {
-                let status = &self.swarm.status;
-                let is_other =
-                    || status.names_all_unassigned() && status.reason_of(name.as_str()).is_none();
-                if status.unassigned.is_empty() || is_other() {
-                    JobPhase::Waiting
-                } else {
-                    JobPhase::Unassigned
-                }
-            }
+            Cell::Free { .. } if self.is_unassigned(name) => JobPhase::Unassigned,
             Cell::Quarantined { .. } if record.is_quarantined() => JobPhase::Quarantined,
-            Cell::Hold { .. } | Cell::Quarantined { .. } => JobPhase::Waiting,
+            Cell::Free { .. } | Cell::Hold { .. } | Cell::Quarantined { .. } => JobPhase::Waiting,
             Cell::Done { .. } => JobPhase::Done,
         };
         JobState {

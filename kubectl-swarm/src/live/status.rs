@@ -227,7 +227,8 @@ fn removal(swarm: &SwarmObject) -> Option<&str> {
 
 /// Whether a pool is healthy also by the reports of its workers, which are newer than the status.
 fn is_sound(pool: &LivePool, phases: &Phases) -> bool {
-    let is_failing = phases.iter().any(|(phase, _)| *phase == JobPhase::Failing);
+    let is_failing = phases.iter().any(|(phase, _)| *phase == JobPhase::Failing)
+        || pool.jobs().any(|job| job.failing.is_some());
     Judged::of(pool).is_healthy() && !is_failing && pool.lost().is_empty()
 }
 
@@ -371,7 +372,7 @@ fn counts(phases: &Phases) -> JobCounts {
 pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Phases) -> Status {
     let SwarmObject { metadata, status, .. } = &pool.swarm;
     let ready = pool.swarm.condition("Ready");
-    let jobs = counts(phases);
+    let mut jobs = counts(phases);
     let message = message_of_unassigned(&pool.swarm);
     let unassigned_row = |job: &JobState<'_>| UnassignedRow {
         job: job.name.to_string(),
@@ -382,17 +383,20 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
     let entries = LazyCell::new(|| Entries::of(pool));
     let (mut failing, mut moves, mut unassigned) = (Vec::new(), Vec::new(), Vec::new());
     for job in pool.jobs() {
+        if let Some(it) = job.failing {
+            let worker = job.worker.or_else(|| pool.moved_from(job.name)).unwrap_or_default();
+            failing.push(FailingRow::of(it.clone(), worker));
+            // A job fails also while it waits for its next worker, or leaves the previous one.
+            jobs.failing += usize::from(job.phase != JobPhase::Failing);
+        }
         match job.phase {
-            JobPhase::Failing => failing.extend(
-                job.failing.map(|it| FailingRow::of(it.clone(), job.worker.unwrap_or_default())),
-            ),
             JobPhase::Stopping => moves.push(entries.picture.moving(&entries.facts(&job))),
             JobPhase::Unassigned => unassigned.push(unassigned_row(&job)),
             _ => {}
         }
     }
     let judged = Judged::of(pool);
-    Status {
+    let mut shown = Status {
         name: metadata.name.clone(),
         namespace: Some(metadata.namespace.clone()),
         operator: pool.operator.clone(),
@@ -414,5 +418,7 @@ pub(super) fn document(pool: &LivePool, states: &[WorkerState<'_>], phases: &Pha
         unassigned,
         out_of_date: pool.out_of_date.clone(),
         ..Status::default()
-    }
+    };
+    shown.mark_lives(pool.lives());
+    shown
 }

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use swarm_core::handover::{Cell, SessionId};
+use swarm_core::life::{Lives, News, SummedLives};
 use swarm_core::{JobName, JobPhase, Ledger, Token};
 use swarm_view::picture::Bounds;
 
@@ -189,6 +190,44 @@ fn failing_jobs_that_their_worker_does_not_name_are_not_running() {
     };
     // `a` and `c` have confirmed their views, and one of them fails as well.
     assert_eq!((count(JobPhase::Running), count(JobPhase::Failing)), (1, 2));
+}
+
+/// The lives of an operator that has seen `job` fail on a worker.
+fn lives(jobs: &[&str]) -> SummedLives {
+    let (mut worker, mut pool) = (Lives::begin(1), SummedLives::begin(1));
+    for (at, job) in (10..).zip(jobs) {
+        let job = job.parse().unwrap();
+        worker.learn(at, &job, "", News::Restarting("ended with exit code 3"));
+    }
+    pool.take(20, "earlier-1", "ingest-9", &worker, |_| true);
+    pool
+}
+
+#[test]
+fn a_failing_job_that_moved_fails_as_long_as_the_operator_counts_it() {
+    let failing = r#"{"count":1,"worst":[{"job":"b","state":"restarting","restarts":4,
+        "sinceUnixS":1,"lastExit":"ended with exit code 3","lastOutput":[]}]}"#;
+    let shown = |counted: u64| {
+        let mut pool = pool(&[lease(A, 5, failing), lease(B, 7, "")]);
+        pool.swarm.status.failing = counted;
+        // Job `c` has a next worker, `g` waits for one, and `z` was removed.
+        let pool = pool.living(Some(lives(&["c", "g", "z"])));
+        let states = workers::states(&pool, &workers::Nodes::default());
+        let document = status::document(&pool, &states, &by_phase(&pool));
+        let rows = document.failing.iter().map(|row| format!("{} {}", row.job, row.worker));
+        let entries = Entries::of(&pool);
+        let entry = |job: &str| entries.find(&job.parse().unwrap()).unwrap().entry;
+        let entries = ["c", "g"].map(|job| (entry(job).phase, entry(job).failing.is_some()));
+        let of_b = document.workers.iter().find(|row| row.name == "ingest-1").unwrap().failing;
+        (document.jobs.failing, rows.collect::<Vec<_>>().join(", "), entries, of_b)
+    };
+    let all = "b ingest-0, c ingest-1, g ingest-9".to_owned();
+    assert_eq!(shown(3), (3, all, [("failing", true), ("waiting", true)], 1));
+    // The operator has found that one of both runs well. Job `c` failed before `g`.
+    let one = "b ingest-0, g ingest-9".to_owned();
+    assert_eq!(shown(2), (2, one, [("running", false), ("waiting", true)], 0));
+    let none = "b ingest-0".to_owned();
+    assert_eq!(shown(1), (1, none, [("running", false), ("waiting", false)], 0));
 }
 
 #[test]

@@ -155,7 +155,7 @@ pub(super) fn states<'a>(pool: &'a LivePool, nodes: &Nodes) -> Vec<WorkerState<'
             Some(_) => "ready",
         };
         let report = worker.report.as_ref();
-        let failing = report.map_or(0, |report| report.failing.count);
+        let failing = pool.failing_on(worker);
         // A clock of a worker may be ahead.
         let heard = |renewed| pool.now.duration_since(renewed).as_millis().max(0);
         let heard = report.and_then(|report| report.renewed).map(heard);

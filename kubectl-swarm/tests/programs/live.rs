@@ -231,6 +231,45 @@ fn a_move_is_in_the_answers_before_the_history_has_it() {
 }
 
 #[test]
+fn a_failing_job_that_moved_fails_in_every_answer_until_the_operator_counts_it_no_more() {
+    let fails = json!({"sinceMs": 1_000, "ranMs": 0, "worker": "ingest-9", "exit": "ended with exit code 3"});
+    let life = json!({"sinceMs": 1, "restarts": 4, "counts": {"crash": 4}, "events": [], "failing": fails});
+    let lives = json!([{"sinceMs": 1, "jobs": {"a": life}, "taken": {}}]);
+    let history =
+        json!({"metadata": {"name": "cameras"}, "spec": {"episodes": [], "lives": lives}});
+    let counted = |count: u64| {
+        let mut answers = answers();
+        answers.insert(format!("{GROUP}/swarmhistories/cameras"), history.clone());
+        let swarm = answers.get_mut(&format!("{GROUP}/swarms/cameras")).unwrap();
+        swarm["status"]["failing"] = count.into();
+        answers
+    };
+    for (words, count) in
+        [(&["jobs"][..], "jobs"), (&["explain", "a"], ""), (&["who", "a"], "jobs")]
+    {
+        let entry = |answers| {
+            let (_, printed, said) = run(answers, &[words, &["-o", "json"]].concat());
+            let document: Value =
+                serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{said}"));
+            if count.is_empty() { document } else { document[count][0].clone() }
+        };
+        let (fails, runs) = (entry(counted(1)), entry(counted(0)));
+        assert_eq!((&fails["phase"], &runs["phase"]), (&json!("failing"), &json!("running")));
+        assert_eq!((&fails["worker"], fails["failing"].is_null()), (&json!("ingest-0"), false));
+        assert!(runs["failing"].is_null(), "{runs:#}");
+    }
+    let (code, printed, _) = run(counted(1), &["status", "-o", "json"]);
+    let document: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &document["jobs"]["failing"]), (Some(3), &json!(1)));
+    let row = &document["failing"][0];
+    assert_eq!((&row["lastExit"], &row["restarts"]), (&json!("ended with exit code 3"), &json!(4)));
+    assert_eq!(
+        (&document["lives"][0]["crashes"], &document["workers"][0]["failing"]),
+        (&json!(4), &json!(1))
+    );
+}
+
+#[test]
 fn explain_names_the_right_that_is_missing_instead_of_an_answer_without_it() {
     let history = format!("{GROUP}/swarmhistories/cameras");
     let refused = forbidden("swarmhistories.swarm.k8slab.info");
