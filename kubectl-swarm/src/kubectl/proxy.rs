@@ -151,6 +151,12 @@ impl<'a> Row<'a> {
     pub(crate) fn text(self, column: &str) -> &'a str {
         self.cell(column).and_then(Value::as_str).unwrap_or_default()
     }
+
+    /// Returns the number in a column. The API server makes numbers of columns of type `integer`.
+    pub(crate) fn number(self, column: &str) -> Option<u64> {
+        let cell = self.cell(column)?;
+        cell.as_u64().or_else(|| cell.as_str()?.parse().ok())
+    }
 }
 
 #[derive(Default, Deserialize)]

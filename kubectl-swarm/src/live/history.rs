@@ -1,9 +1,11 @@
 //! `history` and `diff`: the moves of a Swarm, from its `SwarmHistory`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
@@ -18,8 +20,14 @@ use swarm_view::pool::PoolName;
 
 use super::objects::Metadata;
 use super::pool::{self, Reach};
-use super::{Failure, Scope, has_no_job_for, has_no_swarm, names, paths, run, with_jobs};
-use crate::kubectl::proxy::Proxy;
+use super::{
+    Failure, SWARMS_AT_ONCE, Scope, has_no_job_for, has_no_swarm, names, paths, run, with_jobs,
+};
+use crate::kubectl::check_name;
+use crate::kubectl::proxy::{Proxy, Row};
+
+/// Maximum number of ledgers that are read for moves which the histories lack.
+const LEDGERS_MAX: usize = 100;
 
 /// Arguments of `kubectl swarm history`.
 #[derive(Debug, Args)]
@@ -147,6 +155,9 @@ async fn all_histories(proxy: &Proxy) -> Result<Vec<Found>, Failure> {
     if found.is_empty() {
         return Err(Failure::No("no Swarm of any namespace has a history".to_owned()));
     }
+    found
+        .iter()
+        .try_for_each(|it| check_name(&it.namespace).and_then(|()| check_name(&it.name)))?;
     found.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     Ok(found)
 }
@@ -243,14 +254,12 @@ async fn answer(
     job: Option<&JobName>,
 ) -> Result<Answer, Failure> {
     let swarm = args.swarm.as_deref();
-    let (mut found, late) = if args.all_namespaces {
-        // A table of the ledgers of all namespaces has no column for them.
-        (all_histories(proxy).await?, Vec::new())
+    let mut found = if args.all_namespaces {
+        all_histories(proxy).await?
     } else {
-        let mut found = histories(proxy, namespace, swarm).await?;
-        let late = follow_ledgers(proxy, namespace, &mut found, job).await;
-        (found, late)
+        histories(proxy, namespace, swarm).await?
     };
+    let late = follow_ledgers(proxy, &mut found, job).await;
     if let Some(job) = job {
         let has_moved = |it: &Found| of(&it.episodes).has_moved(job.as_str());
         if found.iter().any(has_moved) {
@@ -313,38 +322,54 @@ async fn answer(
     Ok(answer.with_complaints(late))
 }
 
-/// Adds the moves that a ledger has and its history lacks, of all jobs or of one. Returns a sentence
+/// Adds the moves that ledgers have and their histories lack, of all jobs or of one. Returns a sentence
 /// about each ledger that is newer than its history and was not read. Without the right to read ledgers
 /// there is none.
-async fn follow_ledgers(
-    proxy: &Proxy,
-    namespace: &str,
-    found: &mut [Found],
-    job: Option<&JobName>,
-) -> Vec<String> {
-    let ledgers = proxy.table(&paths::ledgers(namespace)).await.ok().flatten().unwrap_or_default();
-    let mut unread = Vec::new();
-    for Found { name, episodes, .. } in found {
-        let own = ledgers.rows().find(|row| row.text("Swarm") == name.as_str());
-        let present = own.and_then(|row| row.text("Revision").parse::<u64>().ok());
-        let end = of(episodes).end();
-        // A history that has everything costs no further read.
-        let Some(present) = present.filter(|present| end < *present) else { continue };
+async fn follow_ledgers(proxy: &Proxy, found: &mut [Found], job: Option<&JobName>) -> Vec<String> {
+    let namespaces: BTreeSet<_> = found.iter().map(|it| it.namespace.clone()).collect();
+    // A table of the ledgers of all namespaces has no column for them.
+    let revisions = async |namespace: String| {
+        let ledgers = proxy.table(&paths::ledgers(&namespace)).await.ok().flatten();
+        let ledgers = ledgers.unwrap_or_default();
+        let revision = |row: Row<'_>| {
+            let present = row.number("Revision")?;
+            Some(((namespace.clone(), row.text("Swarm").to_owned()), present))
+        };
+        ledgers.rows().filter_map(revision).collect::<Vec<_>>()
+    };
+    let present = stream::iter(namespaces).map(revisions).buffered(SWARMS_AT_ONCE);
+    let present: BTreeMap<_, _> = present.concat().await.into_iter().collect();
+    // A history that has everything costs no further read.
+    let late = found.iter_mut().filter_map(|one| {
+        let present = *present.get(&(one.namespace.clone(), one.name.clone()))?;
+        let end = of(&one.episodes).end();
+        (end < present).then_some((one, end, present))
+    });
+    let follow = async |(at, (one, end, present)): (usize, (&mut Found, u64, u64))| {
+        let (namespace, name) = (&one.namespace, &one.name);
         let (reach, scope) = match job {
             Some(job) => (Reach::Jobs(std::slice::from_ref(job)), JobScope::One(job)),
             None => (Reach::All, JobScope::All),
         };
-        match pool::ledger(proxy, namespace, name, reach).await {
-            Ok(Some(read)) => catch_up(episodes, &read.ledger, read.written_ms, scope),
-            Ok(None) => {}
-            Err(sentence) => unread.push(format!(
-                "note: the history of `{name}` ends at revision {end}, and the present one is \
-                 {present}; the operator writes it at most every 30 s, and the ledger was not read: \
-                 {sentence}"
-            )),
-        }
-    }
-    unread
+        let why = if at < LEDGERS_MAX {
+            match pool::ledger(proxy, namespace, name, reach).await {
+                Ok(read) => {
+                    let read = read?;
+                    catch_up(&mut one.episodes, &read.ledger, read.written_ms, scope);
+                    return None;
+                }
+                Err(sentence) => format!("the ledger was not read: {sentence}"),
+            }
+        } else {
+            format!("only {LEDGERS_MAX} ledgers are read; name the namespace with -n")
+        };
+        Some(format!(
+            "note: the history of `{namespace}/{name}` ends at revision {end}, and the present one is \
+             {present}; the operator writes it at most every 30 s, and {why}"
+        ))
+    };
+    let unread = stream::iter(late.enumerate()).map(follow).buffered(SWARMS_AT_ONCE);
+    unread.filter_map(async |sentence| sentence).collect().await
 }
 
 /// Prints the jobs that have another worker than at an earlier revision. Exit code 3 if the history
@@ -362,7 +387,7 @@ pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
 
 async fn difference(args: &DiffArgs, proxy: &Proxy, namespace: &str) -> Result<Answer, Failure> {
     let mut found = histories(proxy, namespace, args.swarm.as_deref()).await?;
-    let late = follow_ledgers(proxy, namespace, &mut found, None).await;
+    let late = follow_ledgers(proxy, &mut found, None).await;
     let one = match found.as_slice() {
         [one] => one,
         [] => return Err(Failure::No(format!("namespace `{namespace}` has no Swarm"))),

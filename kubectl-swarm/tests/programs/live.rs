@@ -63,7 +63,12 @@ fn answers() -> Answers {
 
 /// Returns the exit code of the plugin, and what it prints.
 fn run(answers: Answers, args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Cluster::new(answers).swarm(&[args, &["-n", "media"]].concat());
+    on(answers, &[args, &["-n", "media"]].concat())
+}
+
+/// The same in any namespace.
+fn on(answers: Answers, args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Cluster::new(answers).swarm(args);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
@@ -193,13 +198,14 @@ fn a_move_is_in_the_answers_before_the_history_has_it() {
         "causes": ["the pool is new"], "firstRevision": 0, "lastRevision": 1, "counts": {"new": 1},
         "moves": [came]});
     let ledger = format!("{GROUP}/swarmledgers/statefulset.ingest");
-    let with_ledger = |revision: &str, answer: Option<Value>| {
+    let with_ledger = |revision: u64, answer: Option<Value>| {
         let mut answers = answers();
         let history = json!({"metadata": {"name": "cameras"}, "spec": {"episodes": [episode]}});
         answers.insert(format!("{GROUP}/swarmhistories"), json!({"items": [history]}));
         answers.insert(format!("{GROUP}/swarmhistories/cameras"), history);
-        let row: &[&str] = &["statefulset.ingest", "cameras", revision];
-        let rows = table(&["Name", "Swarm", "Revision"], &[row]);
+        let row: &[&str] = &["statefulset.ingest", "cameras", ""];
+        let mut rows = table(&["Name", "Swarm", "Revision"], &[row]);
+        rows["rows"][0]["cells"][2] = revision.into();
         answers.insert(format!("{GROUP}/swarmledgers as table"), rows);
         let written = json!([{"time": "2025-11-28T04:00:00Z"}]);
         answers.get_mut(&ledger).unwrap()["metadata"]["managedFields"] = written;
@@ -208,26 +214,53 @@ fn a_move_is_in_the_answers_before_the_history_has_it() {
         }
         answers
     };
-    let late = with_ledger("7", None);
+    let late = with_ledger(7, None);
     let (_, printed, said) = run(late.clone(), &["history", "a"]);
     let last = printed.lines().last().unwrap();
     let expected = "2025-11-28T04:00:00Z  ingest-1  ingest-0  recent ";
     assert!(last.starts_with(expected) && said.is_empty(), "{printed}{said}");
     let (_, printed, _) = run(late.clone(), &["history"]);
     assert!(printed.contains("recent 1") && printed.contains("1-7"), "{printed}");
+    // The same of all namespaces.
+    let mut of_all = late.clone();
+    let mut history = late[&format!("{GROUP}/swarmhistories/cameras")].clone();
+    history["metadata"]["namespace"] = "media".into();
+    let all = GROUP.strip_suffix("/namespaces/media").unwrap();
+    of_all.insert(format!("{all}/swarmhistories"), json!({"items": [history]}));
+    let (_, printed_of_all, said) = on(of_all, &["history", "-A"]);
+    assert_eq!((printed_of_all, &*said), (printed, ""));
     let (_, printed, _) = run(late.clone(), &["diff", "1"]);
     let expected = "ingest-0\n  + a  from ingest-1, recent\ningest-1\n  - a  to ingest-0, recent\n";
     assert_eq!(anstream::adapter::strip_str(&printed).to_string(), expected);
     let (_, printed, _) = run(late, &["explain", "a"]);
     assert!(printed.contains("from ingest-1, 2025-11-28T04:00:00Z"), "{printed}");
     // The ledger is not read while the history has its revision.
-    let at_rest = with_ledger("1", Some(forbidden("swarmledgers.swarm.k8slab.info")));
+    let at_rest = with_ledger(1, Some(forbidden("swarmledgers.swarm.k8slab.info")));
     let (_, printed, said) = run(at_rest, &["history", "a"]);
     assert!(printed.ends_with("the pool is new\n") && said.is_empty(), "{printed}{said}");
-    let hidden = with_ledger("7", Some(forbidden("swarmledgers.swarm.k8slab.info")));
+    let hidden = with_ledger(7, Some(forbidden("swarmledgers.swarm.k8slab.info")));
     let (_, _, said) = run(hidden, &["history", "a"]);
-    let expected = "note: the history of `cameras` ends at revision 1, and the present one is 7;";
+    let expected =
+        "note: the history of `media/cameras` ends at revision 1, and the present one is 7;";
     assert!(said.contains(expected) && said.contains("the ledger was not read"), "{said}");
+}
+
+#[test]
+fn histories_of_many_swarms_say_which_of_them_may_be_late() {
+    let names: Vec<_> = (0..101).map(|n| format!("s-{n:03}")).collect();
+    let rows = names.iter().map(|name| json!({"cells": [name, 7]}));
+    let columns = json!([{"name": "Swarm"}, {"name": "Revision"}]);
+    let ledgers = json!({"columnDefinitions": columns, "rows": rows.collect::<Vec<_>>()});
+    let history = |name| json!({"metadata": {"namespace": "media", "name": name}, "spec": {}});
+    let histories = names.iter().map(history).collect::<Vec<_>>();
+    let all = GROUP.strip_suffix("/namespaces/media").unwrap();
+    let answers = [
+        (format!("{all}/swarmhistories"), json!({"items": histories})),
+        (format!("{GROUP}/swarmledgers as table"), ledgers),
+    ];
+    let (_, _, said) = on(answers.into_iter().collect(), &["history", "-A"]);
+    assert!(said.contains("media/s-100") && said.contains("revision 0"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]
