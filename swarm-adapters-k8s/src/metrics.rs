@@ -3,6 +3,7 @@
 
 mod lease_age;
 mod of_swarms;
+mod refused;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -14,6 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 pub use self::lease_age::LeaseAge;
 use self::of_swarms::OfSwarms;
 pub use self::of_swarms::{Counts, PoolSeries, PoolState, SwarmMetrics};
+pub use self::refused::RefusedCount;
 use crate::status::RefusedRequest;
 
 /// Metrics of the operator.
@@ -45,6 +47,8 @@ pub struct Metrics {
     pub failing_jobs: Gauge,
     /// Requests that the API server refused permanently, by purpose.
     pub refusals: Family<RefusalLabels, Counter>,
+    /// Watches that the API server refuses.
+    pub refused_watches: RefusedCount,
     /// Pods replaced so that they read their view, by result.
     pub refreshes: Family<RefreshLabels, Counter>,
     /// The age of this replica's Lease.
@@ -94,6 +98,7 @@ impl Metrics {
             releases_under_way: Gauge::default(),
             failing_jobs: Gauge::default(),
             refusals: Family::default(),
+            refused_watches: RefusedCount::default(),
             refreshes: Family::default(),
             lease_age: LeaseAge::default(),
             of_swarms: OfSwarms::new(series),
@@ -156,6 +161,7 @@ impl Metrics {
             metrics.refreshes.clone(),
         );
         registry.register_collector(Box::new(metrics.lease_age.clone()));
+        registry.register_collector(Box::new(metrics.refused_watches.clone()));
         registry.register_collector(Box::new(metrics.of_swarms.clone()));
         metrics
     }

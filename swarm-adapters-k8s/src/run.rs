@@ -54,6 +54,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let Probes { metrics, health, ready } = probes;
+    metrics.refused_watches.of(health.refused());
     let (scope, rollbacks) = (sharing.scope.clone(), Rollbacks::noting(health.refused()));
     let (caches, mut changes) = crate::watches::begin(&sharing, clients.watching(), &rollbacks);
     let swarms = caches.swarms.store.clone();

@@ -48,6 +48,13 @@ struct Refused {
     last: Instant,
 }
 
+impl Refused {
+    /// Whether it is not over.
+    fn is_present(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last) < OVER_AFTER
+    }
+}
+
 impl RefusedWatches {
     fn all(&self) -> MutexGuard<'_, BTreeMap<Asked, Refused>> {
         unpoisoned(&self.0)
@@ -81,7 +88,7 @@ impl RefusedWatches {
     fn refuse(&self, asked: Asked) {
         let now = Instant::now();
         let mut all = self.all();
-        all.retain(|_, it| now.saturating_duration_since(it.last) < OVER_AFTER);
+        all.retain(|_, it| it.is_present(now));
         all.entry(asked).or_insert(Refused { first: now, last: now }).last = now;
     }
 
@@ -89,6 +96,12 @@ impl RefusedWatches {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.lately(|_, _| true)
+    }
+
+    /// Returns the number of refused watches.
+    pub(crate) fn count(&self) -> usize {
+        let (now, all) = (Instant::now(), self.all());
+        all.values().filter(|it| it.is_present(now)).count()
     }
 
     /// Returns a line for each right that every pool needs and that has been missing for some time;
@@ -103,9 +116,7 @@ impl RefusedWatches {
 
     fn lately(&self, counts: impl Fn(&Asked, &Refused) -> bool) -> Vec<String> {
         let (now, all) = (Instant::now(), self.all());
-        let lately = all.iter().filter(|(asked, it)| {
-            now.saturating_duration_since(it.last) < OVER_AFTER && counts(asked, it)
-        });
+        let lately = all.iter().filter(|(asked, it)| it.is_present(now) && counts(asked, it));
         lately.map(|(asked, _)| asked.to_string()).take(LINES_MAX).collect()
     }
 }

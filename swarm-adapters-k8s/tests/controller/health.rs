@@ -57,6 +57,7 @@ async fn a_status_at_rest_is_written_every_ten_minutes_while_an_operator_lives()
 async fn a_right_that_is_taken_away_is_named_until_it_is_given_back() {
     let mut s = Scenario::settled().await;
     assert!(s.health.refused().lines().is_empty());
+    assert_eq!(s.metric("swarm_refused_watches"), Some(0));
     for verb in [Verb::List, Verb::Watch] {
         let rule = Rule::on(verb, "statefulsets").always();
         s.server.inject(rule, Fault::Refuse(403, "you may not".into()));
@@ -66,7 +67,9 @@ async fn a_right_that_is_taken_away_is_named_until_it_is_given_back() {
     let lines = s.health.refused().needs().unwrap();
     assert!(lines.starts_with("may not list statefulsets: add the verb `list`"), "{lines:?}");
     assert_eq!(s.health.check(), Ok(()), "a restart would not help");
+    assert_eq!(s.metric("swarm_refused_watches"), Some(1));
     s.server.heal();
     s.pass(Duration::from_mins(2)).await;
     assert!(s.health.refused().lines().is_empty(), "it was given back");
+    assert_eq!(s.metric("swarm_refused_watches"), Some(0));
 }

@@ -202,6 +202,13 @@ impl Scenario {
         lines.map(ToOwned::to_owned).collect()
     }
 
+    /// The value of the series of this name, which has no labels.
+    pub(crate) fn metric(&self, name: &str) -> Option<u64> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    }
+
     /// Ends the operator between two turns.
     pub(crate) async fn stop_operator(&mut self) {
         let Operator { task, stop } = self.operator.take().unwrap();
