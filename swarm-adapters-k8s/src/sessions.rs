@@ -236,21 +236,13 @@ impl KnownSessions {
             summary.again_in = summary.again_in.into_iter().chain([LOOK_AGAIN]).min();
             summary.alarm = None;
         }
-        if let Some(at) = self.silent_at() {
+        if let Some(at) = self.overseer.unheard_at(TWO_CLOCKS_MARGIN) {
             // The next renewal of a silent session is looked for as often as one is due.
             let pause = self.overseer.terms().renew.max(LOOK_AGAIN);
             let again_in = if at <= now { pause } else { at.since(now).max(PAUSE_MIN) };
             summary.again_in = summary.again_in.into_iter().chain([again_in]).min();
         }
         summary
-    }
-
-    /// Returns the moment from which the first session is silent unless it renews before. It is in
-    /// the past if one is silent already.
-    fn silent_at(&self) -> Option<Moment> {
-        let terms = self.overseer.terms();
-        let watches = self.overseer.proofs().iter().map(|(_, watch)| watch);
-        watches.filter_map(|watch| watch.heard_until(terms, TWO_CLOCKS_MARGIN)).min()
     }
 
     fn wakes_in(&self, now: Moment) -> Option<Duration> {
@@ -262,7 +254,8 @@ impl KnownSessions {
     fn alarm(&self, now: Moment) -> Option<Alarm> {
         let terms = self.overseer.terms();
         let wakes_at = self.overseer.wakes_at()?;
-        let at = self.silent_at().map_or(wakes_at, |at| at.min(wakes_at));
+        let silent_at = self.overseer.unheard_at(TWO_CLOCKS_MARGIN);
+        let at = silent_at.map_or(wakes_at, |at| at.min(wakes_at));
         if at <= now {
             return None;
         }

@@ -104,7 +104,8 @@ fn schedule(now: Moment, overseer: &mut Overseer, desired: &Desired, store: &mut
     let duration = overseer.terms().duration;
     for (session, lease) in &store.leases {
         let (lease, began, former) = (lease.clone(), Began::default(), Former::default());
-        let facts = LeaseFacts { lease, duration, began, former, has_renewed: true };
+        let (has_renewed, pause) = (true, Duration::ZERO);
+        let facts = LeaseFacts { lease, duration, began, former, has_renewed, pause };
         overseer.learn(now, Fact::Lease(session.clone(), facts));
     }
     for effect in overseer.due(now, 1, |_| true) {

@@ -37,6 +37,7 @@ mod check;
 
 mod lease;
 mod patience;
+mod renewals;
 pub(crate) mod room;
 mod stopping;
 mod watch;
@@ -63,6 +64,7 @@ pub use lease::{
     Moment, ONE_CLOCK_MARGIN, SessionId, TWO_CLOCKS_MARGIN,
 };
 pub use patience::Patience;
+pub use renewals::Renewals;
 pub use rules::{Rule, Rules};
 pub use stopping::Stopping;
 pub use strikes::{STRIKES_MAX, backoff};

@@ -24,8 +24,8 @@
 //! let (version, ack) = (LeaseVersion(1), Ack::default());
 //! let lease = Lease { version, holder: Holder::Session, number: 1, ack };
 //! let (duration, began) = (Duration::from_secs(20), Began::default());
-//! let former = Former::default();
-//! let facts = LeaseFacts { lease, duration, began, former, has_renewed: true };
+//! let (former, has_renewed, pause) = (Former::default(), true, Duration::ZERO);
+//! let facts = LeaseFacts { lease, duration, began, former, has_renewed, pause };
 //! overseer.learn(at(0), Fact::Lease(session.clone(), facts));
 //! assert_eq!(overseer.wakes_at(), Some(at(20)));
 //!
@@ -81,8 +81,8 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 ///     let (version, ack) = (LeaseVersion(number), Ack { incarnation: 1, revision, ..Ack::default() });
 ///     let lease = Lease { version, holder: Holder::Session, number, ack };
 ///     let (duration, began) = (LeaseTerms::default().duration, Began::default());
-///     let former = Former::default();
-///     let facts = LeaseFacts { lease, duration, began, former, has_renewed: true };
+///     let (former, has_renewed, pause) = (Former::default(), true, Duration::ZERO);
+///     let facts = LeaseFacts { lease, duration, began, former, has_renewed, pause };
 ///     Fact::Lease(session.clone(), facts)
 /// };
 /// let (name, pod) = ("w-0".to_owned(), Some("pod".to_owned()));

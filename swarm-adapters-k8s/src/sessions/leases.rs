@@ -17,7 +17,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, ResourceExt};
 use swarm_client::session::{self, SESSION_LABEL, SeenLease};
 use swarm_core::FailingState;
-use swarm_core::handover::{LeaseTerms, Moment, SessionId};
+use swarm_core::handover::{LeaseTerms, Moment, Renewals, SessionId};
 use swarm_core::overseer::{Began, LeaseFacts};
 
 use book::{Book, LEASES_PER_POD_MAX};
@@ -43,6 +43,8 @@ pub(crate) struct Known {
     pub(crate) seen: SeenLease,
     /// The time at which this process first saw this version.
     pub(crate) since: Moment,
+    /// The last renewals that this process saw.
+    pub(crate) renewals: Renewals,
     /// The object's UID.
     pub(crate) uid: String,
     /// The order of the session's beginning among others.
@@ -55,7 +57,8 @@ impl Known {
     /// The facts about the Lease for the overseer.
     pub(crate) fn facts(&self) -> LeaseFacts {
         let SeenLease { lease, duration, former, .. } = self.seen.clone();
-        LeaseFacts { lease, duration, began: self.began, former, has_renewed: self.has_renewed }
+        let (began, has_renewed, pause) = (self.began, self.has_renewed, self.renewals.pause);
+        LeaseFacts { lease, duration, began, former, has_renewed, pause }
     }
 
     /// Whether the session has not written the Lease for so long that it can no longer run a job.
@@ -334,8 +337,13 @@ impl State {
         let is_later = |before: &Known| before.seen.lease.number < seen.lease.number;
         let same = before.filter(|before| is_ignored || is_same(before));
         let order = if appears { self.appeared + 1 } else { 0 };
+        let mut renewals = before.map_or(Renewals::first(now), |before| before.renewals);
+        if before.is_some_and(is_later) {
+            renewals.renewed(now);
+        }
         let known = Known {
             since: same.map_or(now, |same| same.since),
+            renewals,
             uid: object.uid().unwrap_or_default(),
             has_renewed: before.is_some_and(|before| before.has_renewed || is_later(before)),
             began: Began {
@@ -428,6 +436,22 @@ pub(crate) mod tests {
         assert_eq!(since(&leases, 1), at(5));
         assert_eq!(leases.note(Event::Delete(lease(1, 8, ACKED)), at(7)).len(), 1);
         assert!(leases.get("n", &SessionId::new("pod", 1)).is_none());
+    }
+
+    #[test]
+    fn the_pause_before_a_renewal_is_that_between_two_writes() {
+        let pause = |leases: &Leases| {
+            leases.get("n", &SessionId::new("pod", 1)).unwrap().facts().pause.as_secs()
+        };
+        let write = |number| format!(r#"{{"write":{number},"durationMs":20000}}"#);
+        let leases = filled([lease(1, 5, &write(7))]);
+        assert_eq!(pause(&leases), 0, "it is the first one");
+        for (secs, version, number, expected) in
+            [(30, 6, 8, 30), (31, 7, 8, 30), (32, 7, 8, 30), (34, 8, 9, 4)]
+        {
+            leases.note(Event::Apply(lease(1, version, &write(number))), at(secs));
+            assert_eq!(pause(&leases), expected, "after {secs} s");
+        }
     }
 
     #[test]

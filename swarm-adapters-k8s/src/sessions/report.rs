@@ -272,6 +272,29 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn jobs_of_a_session_that_comes_back_run_from_its_second_renewal_on() {
+        let (mut known, decided) = heard(30).await;
+        known.acknowledge(&decided);
+        let running = |known: &KnownSessions| {
+            let mut report = SessionReport::default();
+            known.count_phases(&decided.decision, Replication::One, &mut report);
+            report.running
+        };
+        let mut renewed = |number, pause| {
+            let facts = LeaseFacts::held(number, LeaseTerms::default().duration);
+            let mut facts = LeaseFacts { pause: Duration::from_secs(pause), ..facts };
+            facts.lease.ack = Ack { incarnation: 7, revision: 1, ..Ack::default() };
+            known.overseer.learn(clock::now(), Fact::Lease(SessionId::new("pod", 1), facts));
+            let summary = known.summary(clock::now(), &PoolFacts::new([], 1));
+            (running(&known), summary.again_in.unwrap().as_secs())
+        };
+        let renew = LeaseTerms::default().renew.as_secs();
+        assert_eq!(renewed(2, 30), (0, renew), "the next renewal is looked for");
+        tokio::time::advance(Duration::from_secs(renew)).await;
+        assert_eq!(renewed(3, renew), (2, 17));
+    }
+
     fn failing(job: &str) -> FailingJob {
         let job = job.parse().unwrap();
         let (since_unix_s, last_exit) = (7, "ended with exit code 3".to_owned());

@@ -471,8 +471,10 @@ impl LeaseTerms {
     ///
     /// A job of a silent session never counts as running. Its worker may still run it.
     ///
-    /// The state does not flap. One late renewal changes nothing. Only a renewal that was seen ends
-    /// a silence, never the passing of time. The next silence is a whole bound away then.
+    /// The state does not flap. One late renewal changes nothing. Only [the second renewal] that was
+    /// seen ends a silence, never the passing of time. The next silence is a whole bound away then.
+    ///
+    /// [the second renewal]: super::Renewals
     ///
     /// ```
     /// use std::time::Duration;

@@ -48,6 +48,9 @@ pub struct LeaseFacts {
     /// rollback. An [`Overseer`](super::Overseer) that learns two different writes concludes it by
     /// itself.
     pub has_renewed: bool,
+    /// The time between the last two renewals that the observer saw; zero if it saw one. See
+    /// [`Renewals`](crate::handover::Renewals).
+    pub pause: Duration,
 }
 
 impl LeaseFacts {
@@ -66,7 +69,7 @@ impl LeaseFacts {
         let (version, ack) = (LeaseVersion(number), Ack::default());
         let lease = Lease { version, holder: Holder::Session, number, ack };
         let (began, former) = (Began::default(), Former::default());
-        Self { lease, duration, began, former, has_renewed: false }
+        Self { lease, duration, began, former, has_renewed: false, pause: Duration::ZERO }
     }
 }
 

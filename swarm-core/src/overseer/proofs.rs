@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::facts::{Answer, Began, Containers, Fact, LeaseFacts, PodFacts, ViewMark};
 use crate::Position;
 use crate::handover::{
-    Ack, Evidence, LeaseTerms, LeaseVersion, Moment, Proof, REPEATS_MAX, SessionId, Stopping,
-    Watch, WatchEffect, WatchEvent, WatchStage,
+    Ack, Evidence, LeaseTerms, LeaseVersion, Moment, Proof, REPEATS_MAX, Renewals, SessionId,
+    Stopping, Watch, WatchEffect, WatchEvent, WatchStage,
 };
 use crate::session::Former;
 
@@ -70,6 +70,8 @@ struct Tracked {
     /// Whether the session is known to have written its Lease since this observer began, or since
     /// the last rollback of the store.
     has_renewed: bool,
+    /// The time between its last two renewals.
+    pause: Duration,
 }
 
 /// The result of the last look at the Lease of a session.
@@ -116,7 +118,16 @@ impl Tracked {
             is_elder: false,
             has_reset: false,
             has_renewed: false,
+            pause: Duration::ZERO,
         }
+    }
+
+    /// Returns the moment from which it is unheard unless it renews before; `None` if it is so already,
+    /// since it has ended or since a silence lasts.
+    fn heard_until(&self, terms: &LeaseTerms, margin: Duration) -> Option<Moment> {
+        let until = self.watch.heard_until(terms, margin)?;
+        let (_, last) = self.watch.held()?;
+        Renewals { last, pause: self.pause }.heard_until(until.since(last))
     }
 
     fn claim(&self, known: Known) -> Claim {
@@ -230,12 +241,12 @@ impl Proofs {
     }
 
     fn see(&mut self, now: Moment, session: SessionId, facts: LeaseFacts, terms: &LeaseTerms) {
-        let LeaseFacts { lease, duration, began, former, has_renewed } = facts;
+        let LeaseFacts { lease, duration, began, former, has_renewed, pause } = facts;
         let viewed = self.unseen.remove(&session);
         let fresh = || Tracked::new(Watch::begin(now, &lease), viewed);
         let tracked = self.sessions.entry(session).or_insert_with(fresh);
         tracked.watch.claims(duration);
-        (tracked.began, tracked.former) = (Some(began), former);
+        (tracked.began, tracked.former, tracked.pause) = (Some(began), former, pause);
         if tracked.lookup == LeaseLookup::Doubted {
             tracked.lookup = LeaseLookup::Found;
             tracked.watch.found_again(now, &lease);
@@ -663,6 +674,17 @@ impl Proofs {
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&SessionId, &Watch)> {
         self.sessions.iter().map(|(session, tracked)| (session, &tracked.watch))
+    }
+
+    /// Returns the sessions, each with the moment from which it is unheard unless it renews before; `None`
+    /// if it is so already.
+    pub(super) fn heard_until(
+        &self,
+        terms: &LeaseTerms,
+        margin: Duration,
+    ) -> impl Iterator<Item = (&SessionId, &Watch, Option<Moment>)> {
+        let until = move |it: &Tracked| it.heard_until(terms, margin);
+        self.sessions.iter().map(move |(session, it)| (session, &it.watch, until(it)))
     }
 
     /// Forgets the sessions and the pods that the closures do not keep.

@@ -105,16 +105,41 @@ impl Overseer {
     /// let at = start.after(terms.silent_after(TWO_CLOCKS_MARGIN));
     /// assert!(overseer.unheard(start.after(terms.renew), TWO_CLOCKS_MARGIN).is_empty());
     /// assert_eq!(overseer.unheard(at, TWO_CLOCKS_MARGIN), [session.clone()].into());
-    /// // Only a renewal ends the silence.
-    /// overseer.learn(at, Fact::Lease(session, LeaseFacts::held(2, terms.duration)));
-    /// assert!(overseer.unheard(at, TWO_CLOCKS_MARGIN).is_empty());
+    /// // Only renewals end the silence, and the first one is not enough.
+    /// let pause = terms.silent_after(TWO_CLOCKS_MARGIN);
+    /// let first = LeaseFacts { pause, ..LeaseFacts::held(2, terms.duration) };
+    /// overseer.learn(at, Fact::Lease(session.clone(), first));
+    /// assert_eq!(overseer.unheard(at, TWO_CLOCKS_MARGIN).len(), 1);
+    /// let second = LeaseFacts { pause: terms.renew, ..LeaseFacts::held(3, terms.duration) };
+    /// overseer.learn(at.after(terms.renew), Fact::Lease(session, second));
+    /// assert!(overseer.unheard(at.after(terms.renew), TWO_CLOCKS_MARGIN).is_empty());
     /// ```
     #[must_use]
     pub fn unheard(&self, now: Moment, margin: Duration) -> BTreeSet<SessionId> {
-        let is_heard =
-            |watch: &Watch| watch.heard_until(&self.terms, margin).is_some_and(|until| now < until);
-        let unheard = self.proofs.iter().filter(|(_, watch)| !is_heard(watch));
-        unheard.map(|(session, _)| session.clone()).collect()
+        let is_heard = |until: Option<Moment>| until.is_some_and(|until| now < until);
+        let unheard = self.proofs.heard_until(&self.terms, margin);
+        let unheard = unheard.filter(|(_, _, until)| !is_heard(*until));
+        unheard.map(|(session, ..)| session.clone()).collect()
+    }
+
+    /// Returns the moment from which the first session that may renew is [unheard](Self::unheard) unless
+    /// it renews before. It is in the past if one is so already. O(sessions).
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (start, terms) = (Moment::default(), LeaseTerms::default());
+    /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(terms));
+    /// overseer.learn(start, Fact::Lease(session.clone(), LeaseFacts::held(1, terms.duration)));
+    /// let bound = terms.silent_after(TWO_CLOCKS_MARGIN);
+    /// assert_eq!(overseer.unheard_at(TWO_CLOCKS_MARGIN), Some(start.after(bound)));
+    /// ```
+    #[must_use]
+    pub fn unheard_at(&self, margin: Duration) -> Option<Moment> {
+        let open = self.proofs.heard_until(&self.terms, margin);
+        let open = open.filter(|(_, watch, _)| watch.may_renew());
+        open.map(|(.., until)| until.unwrap_or_default()).min()
     }
 
     /// Returns whether a pod is missing: it is lost or has ended, and no session of it renews its

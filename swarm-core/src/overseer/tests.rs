@@ -32,6 +32,7 @@ fn held(version: u64, incarnation: u64, revision: u64) -> LeaseFacts {
         began: Began::default(),
         former: Former::default(),
         has_renewed: false,
+        pause: Duration::ZERO,
     }
 }
 

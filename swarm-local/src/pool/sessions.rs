@@ -18,7 +18,7 @@ use swarm_adapters_host::clock;
 use swarm_adapters_host::failing;
 use swarm_adapters_host::leases::{LeaseFollower, Leases};
 use swarm_adapters_host::worker_view;
-use swarm_core::handover::{LeaseTerms, ONE_CLOCK_MARGIN, Proof, SessionId};
+use swarm_core::handover::{LeaseTerms, Moment, ONE_CLOCK_MARGIN, Proof, Renewals, SessionId};
 use swarm_core::overseer::{
     Answer, Began, Containers, Effect, Fact, LeaseFacts, Overseer, PodFacts, PoolFacts, Protocol,
     ViewMark, WorkerFacts,
@@ -46,8 +46,8 @@ pub(super) struct Sessions {
     order: BTreeMap<SessionId, u64>,
     /// Failing jobs that each worker instance reports, if any.
     failing: BTreeMap<String, Arc<Failing>>,
-    /// Time at which the last renewal of each instance's lease was seen.
-    heard: BTreeMap<String, Instant>,
+    /// The session of each instance, the number of its last write, and the renewals that were seen.
+    heard: BTreeMap<String, (SessionId, u64, Renewals)>,
     reports: Reports,
     watched_since: Instant,
 }
@@ -89,8 +89,7 @@ impl Sessions {
                 Ok(Some(lease)) => {
                     let next = self.order.len() as u64 + 1;
                     let order = *self.order.entry(session.clone()).or_insert(next);
-                    self.heard.insert(session.pod_uid().to_owned(), Instant::now());
-                    self.reports.hear(session.pod_uid());
+                    let pause = self.hear(session, lease.number);
                     let failing = failing::read(&self.dir, session);
                     let instance = session.pod_uid().to_owned();
                     if 0 < failing.count {
@@ -105,6 +104,7 @@ impl Sessions {
                         former: Former::default(),
                         // This process started every worker that can have a lease.
                         has_renewed: true,
+                        pause,
                     };
                     self.overseer.learn(clock::now(), Fact::Lease(session.clone(), facts));
                 }
@@ -116,6 +116,27 @@ impl Sessions {
                 Err(error) => tracing::warn!(%session, %error, "a lease cannot be read"),
             }
         }
+    }
+
+    /// Records that the lease of a session was read after this write. Only a new write is a renewal.
+    /// Returns the pause before the last renewal.
+    fn hear(&mut self, session: &SessionId, number: u64) -> Duration {
+        let (now, instance) = (self.now(), session.pod_uid());
+        let known = self.heard.get(instance);
+        let mut renewals = known.map_or_else(|| Renewals::first(now), |(.., it)| *it);
+        if known.is_none_or(|(heard, last, _)| heard != session || *last < number) {
+            if known.is_some() {
+                renewals.renewed(now);
+            }
+            self.heard.insert(instance.to_owned(), (session.clone(), number, renewals));
+            self.reports.hear(instance);
+        }
+        renewals.pause
+    }
+
+    /// Returns the present moment. A suspend of the machine does not count, since its workers are suspended, too.
+    fn now(&self) -> Moment {
+        Moment(self.watched_since.elapsed())
     }
 
     /// Revokes the leases of silent sessions, and kills their workers, which may be frozen. Returns a
@@ -140,9 +161,10 @@ impl Sessions {
                         .filter(|(_, worker)| is_revoked && worker.pid.is_some())
                     {
                         voice.say(&format!("{} is silent and is replaced", worker.name));
-                        let heard = self.heard.get(&worker.instance).map(Instant::elapsed);
+                        let heard = self.heard.get(&worker.instance);
+                        let silent = heard.map(|(.., it)| self.now().since(it.last));
                         let silent =
-                            heard.map(|it| format!(" for {}", age(it))).unwrap_or_default();
+                            silent.map(|it| format!(" for {}", age(it))).unwrap_or_default();
                         replaced.push(format!(
                             "worker {} was silent{silent} and was killed",
                             worker.name
@@ -164,13 +186,14 @@ impl Sessions {
         up.filter_map(of).collect()
     }
 
-    /// Returns the running workers that have not renewed their leases for unusually long, and the
-    /// times of their last renewals. They may be frozen.
+    /// Returns the running workers that are not [heard](Renewals::is_heard), and the times of their last
+    /// renewals. They may be frozen.
     pub(super) fn silent(&self, workers: &Workers) -> BTreeMap<Slot, Instant> {
+        let now = self.now();
         let since = |(slot, worker): (&Slot, &WorkerProcess)| {
-            let heard = *self.heard.get(&worker.instance)?;
-            let is_silent = worker.phase == Phase::Up && self.silent_after() <= heard.elapsed();
-            is_silent.then_some((*slot, heard))
+            let (.., heard) = self.heard.get(&worker.instance)?;
+            let is_silent = worker.phase == Phase::Up && !heard.is_heard(now, self.silent_after());
+            is_silent.then(|| (*slot, self.watched_since + heard.last.0))
         };
         workers.iter().filter_map(since).collect()
     }
@@ -312,8 +335,9 @@ impl Sessions {
     /// [silent](Self::silent).
     pub(super) fn wakes_in(&self) -> Option<Duration> {
         let overseer = self.overseer.wakes_at().map(|at| at.since(clock::now()).max(POLL_MIN));
-        let left = |heard: &Instant| self.silent_after().checked_sub(heard.elapsed());
-        let silent = self.heard.values().filter_map(left);
+        let now = self.now();
+        let until = self.heard.values().filter_map(|(.., it)| it.heard_until(self.silent_after()));
+        let silent = until.filter(|until| now < *until).map(|until| until.since(now));
         silent.chain(overseer).min()
     }
 

@@ -22,8 +22,16 @@ impl Proofs {
         (sessions.len(), views, unseen, pods).hash(hasher);
         for (session, tracked) in sessions {
             // Evidence does not depend on renewals since the start of the observer.
-            let Tracked { watch, began, former, lookup, is_elder, has_reset, has_renewed: _ } =
-                tracked;
+            let Tracked {
+                watch,
+                began,
+                former,
+                lookup,
+                is_elder,
+                has_reset,
+                has_renewed: _,
+                pause: _,
+            } = tracked;
             (session, began, former, lookup, is_elder, has_reset).hash(hasher);
             life_digest(watch, now, terms, stored(session), hasher);
             let Watch { stage: _, ack, viewed, longest, number: _, numbered: _, repeats } = watch;

@@ -38,10 +38,8 @@ impl Fleet {
         let lease = self.numbered(lease);
         let began = Began { order: n as u64 + 1, created_s: None };
         let former = Former { session: None, culprit: pod.blames.clone() };
-        Fact::Lease(
-            id,
-            LeaseFacts { lease, duration: pod.claims, began, former, has_renewed: false },
-        )
+        let facts = LeaseFacts::held(lease.number, pod.claims);
+        Fact::Lease(id, LeaseFacts { lease, began, former, ..facts })
     }
 
     pub(super) fn read_views(&mut self, o: usize) {

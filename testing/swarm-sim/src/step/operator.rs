@@ -47,7 +47,14 @@ impl World {
                 let began = Began { order: n as u64 + 1, created_s: None };
                 let (lease, duration) = (lease.clone(), TICK * self.bounds.lease);
                 let (former, has_renewed) = (self.former(n), false);
-                let facts = LeaseFacts { lease, duration, began, former, has_renewed };
+                let facts = LeaseFacts {
+                    lease,
+                    duration,
+                    began,
+                    former,
+                    has_renewed,
+                    pause: Duration::ZERO,
+                };
                 Fact::Lease(session, facts)
             }
             None if known.is_some() || self.holds(n) => Fact::LeaseMissing(session),

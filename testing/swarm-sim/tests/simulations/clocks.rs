@@ -76,6 +76,7 @@ impl Run {
                 began: Began::default(),
                 former: Former::default(),
                 has_renewed: false,
+                pause: Duration::ZERO,
             };
             self.overseer.learn(self.clocks.1.at(time), Fact::Lease(self.id.clone(), facts));
             self.lease = Some(lease);
