@@ -4,6 +4,10 @@
 //! takes no write, also while no Swarm has a turn. At the start, the Leases of earlier replicas show the
 //! last sign of any operator.
 //!
+//! An operator that runs alone has no Lease. Its watch of Swarms lists again after each failure, so the time
+//! without an answer shows an API server that is away. A server that only takes no write, and the time
+//! before the start, do not show.
+//!
 //! Each Swarm that belonged to this replica before and after an outage gets it once. The memory of
 //! a Swarm does not outlive the outage, since a replica without a good Lease forgets it. So this file
 //! keeps on its own since when the replica has each Swarm, and the number of outages that the Swarm got.
@@ -18,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::locks::unpoisoned;
 use crate::pool::observe::unix_time_us;
 use crate::sharing::{Presence, Sharing};
+use crate::watch::refused::RefusedWatches;
 
 /// The time between two looks at the age of the Lease.
 const LOOK: Duration = Duration::from_secs(1);
@@ -73,19 +78,23 @@ impl SeenOutages {
         unpoisoned(&self.0)
     }
 
-    /// Looks at the Lease of this replica without end. An operator that runs alone has none.
-    pub(crate) async fn watch(&self, sharing: &Sharing) {
+    /// Looks at the Lease of this replica without end, or at the `watches` of an operator that runs alone.
+    pub(crate) async fn watch(&self, sharing: &Sharing, watches: &RefusedWatches) {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            self.look(sharing);
+            self.look(sharing, watches);
         }
     }
 
-    /// Looks at the Leases of all replicas, and at the age of the own one.
-    fn look(&self, sharing: &Sharing) {
-        let Some(age) = sharing.lease_age() else { return };
+    /// Looks at the Leases of all replicas and at the age of the own one, or at the `watches`.
+    fn look(&self, sharing: &Sharing, watches: &RefusedWatches) {
+        let Some(age) = sharing.lease_age() else {
+            let unanswered = watches.unanswered_for().unwrap_or_default();
+            let unanswered_ms = u64::try_from(unanswered.as_millis()).unwrap_or(u64::MAX);
+            return self.state().look_alone(now_ms(), unanswered_ms);
+        };
         let others = sharing.others();
         let mut state = self.state();
         if let Some(others) = others {
@@ -107,9 +116,14 @@ impl SeenOutages {
 
     /// Returns the outages that were not reported yet for the Swarm with this UID, which was made at
     /// `made_ms`.
-    pub(crate) fn news(&self, sharing: &Sharing, uid: &str, made_ms: u64) -> Vec<Outage> {
+    pub(crate) fn news(
+        &self,
+        sharing: &Sharing,
+        watches: &RefusedWatches,
+        (uid, made_ms): (&str, u64),
+    ) -> Vec<Outage> {
         // The turn that comes first after an outage may come before the next look.
-        self.look(sharing);
+        self.look(sharing, watches);
         self.state().news(uid, made_ms)
     }
 }
@@ -140,6 +154,14 @@ impl State {
         } else if let Some(outage) = self.open.succeeded(written_ms) {
             self.end(outage);
         }
+    }
+
+    /// Takes the time without an answer of an operator that runs alone, in milliseconds. Its own looks are
+    /// the evidence that it was not frozen.
+    fn look_alone(&mut self, now_ms: u64, unanswered_ms: u64) {
+        let pause_ms = self.looked_ms.map_or(0, |at| now_ms.saturating_sub(at));
+        let frozen_ms = if FROZEN_MS <= pause_ms { pause_ms } else { 0 };
+        self.look(now_ms, unanswered_ms.max(frozen_ms));
     }
 
     fn end(&mut self, outage: Outage) {
@@ -283,6 +305,27 @@ mod tests {
         state.look(150_000, 41_000);
         state.look(151_000, 100);
         assert_eq!(texts(&state.news("s", 0)), ["no operator ran for 41 s"]);
+    }
+
+    #[test]
+    fn an_operator_that_runs_alone_knows_an_outage_by_its_watches_and_its_own_looks() {
+        let mut state = started();
+        state.taken_over("s", 101_000);
+        let mut look = |now_s: u64, unanswered_s: u64| {
+            state.look_alone(now_s * 1_000, unanswered_s * 1_000);
+            texts(&state.news("s", 0))
+        };
+        let none = Vec::<String>::new();
+        for now_s in 110..170 {
+            assert_eq!(look(now_s, now_s - 110), none, "it goes on");
+        }
+        assert_eq!(look(170, 0), ["the API server took no write for 60 s"]);
+        for now_s in 171..180 {
+            assert_eq!(look(now_s, now_s - 171), none);
+        }
+        assert_eq!(look(180, 0), none, "a short failure is no outage");
+        look(220, 0);
+        assert_eq!(look(221, 0), ["no operator ran for 41 s"]);
     }
 
     #[test]

@@ -132,7 +132,9 @@ fn in_background(operator: &Arc<Operator>) -> JoinSet<()> {
         services.histories.keep(&services.client, &services.sharing.share).await;
     });
     let services = operator.services.clone();
-    tasks.spawn(async move { services.outages.watch(&services.sharing).await });
+    tasks.spawn(async move {
+        services.outages.watch(&services.sharing, &services.health.refused()).await;
+    });
     let sweep = operator.clone();
     tasks.spawn(async move { sweep.sweep().await });
     tasks

@@ -438,7 +438,8 @@ impl<'a> Stages<'a> {
         let made_ms = made.and_then(|at| u64::try_from(at.0.as_millisecond()).ok());
         let Memory { recorded: Recorded { recorder, .. }, reports, .. } = &mut **memory;
         let (uid, made_ms) = (turn.swarm.uid().unwrap_or_default(), made_ms.unwrap_or_default());
-        for outage in services.outages.news(&services.sharing, &uid, made_ms) {
+        let watches = services.health.refused();
+        for outage in services.outages.news(&services.sharing, &watches, (&uid, made_ms)) {
             let stops = policy == Policy::Exclusive
                 && outage.cause == OutageCause::ApiServer
                 && lease.as_secs() < outage.seconds();

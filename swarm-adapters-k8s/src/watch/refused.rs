@@ -1,4 +1,5 @@
-//! The watches that the API server refuses to this operator, for people: what is missing, in a line each.
+//! The watches that the API server refuses to this operator or does not answer, for people. A missing right
+//! is a line.
 //!
 //! A refused watch is tried again and again, so a right that is granted later ends its line. No decision
 //! about jobs reads this.
@@ -26,10 +27,21 @@ const LASTS_AFTER: Duration = Duration::from_secs(10);
 const LINES_MAX: usize = 10;
 /// The code of an answer to a request without the right for it.
 const FORBIDDEN: u16 = 403;
+/// The first code of an API server that cannot answer, such as without its store.
+const UNABLE: u16 = 500;
+/// The plural of Swarms. Their watch exists in each scope, and an outage ends it like all others.
+const SWARMS: &str = "swarms";
 
-/// The refused watches of this process. Clones share the state.
+/// The refused and unanswered watches of this process. Clones share the state.
 #[derive(Clone, Debug, Default)]
-pub struct RefusedWatches(Arc<Mutex<BTreeMap<Asked, Refused>>>);
+pub struct RefusedWatches(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    refused: BTreeMap<Asked, Refused>,
+    /// The watches of Swarms without an answer by their URLs, and the time of the first failure in a row.
+    unanswered: BTreeMap<String, Instant>,
+}
 
 /// The request of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +68,7 @@ impl Refused {
 }
 
 impl RefusedWatches {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Asked, Refused>> {
+    fn state(&self) -> MutexGuard<'_, State> {
         unpoisoned(&self.0)
     }
 
@@ -74,8 +86,8 @@ impl RefusedWatches {
         };
         match event {
             // The right to list exists, and nothing is known about the right to watch.
-            Ok(Event::InitDone) => drop(self.all().remove(&asked("list"))),
-            Ok(Event::Apply(_) | Event::Delete(_)) => drop(self.all().remove(&asked("watch"))),
+            Ok(Event::InitDone) => self.answered(&asked("list")),
+            Ok(Event::Apply(_) | Event::Delete(_)) => self.answered(&asked("watch")),
             Ok(Event::Init | Event::InitApply(_)) => {}
             Err(error) => {
                 if let Some(verb) = refused(error) {
@@ -83,11 +95,34 @@ impl RefusedWatches {
                 }
             }
         }
+        if K::plural(&()) != SWARMS {
+            return;
+        }
+        match event {
+            // The first event of a list comes before its request.
+            Ok(Event::Init) => {}
+            Err(error) if is_unanswered(error) => {
+                self.state().unanswered.entry(url.to_owned()).or_insert_with(Instant::now);
+            }
+            Ok(_) | Err(_) => {
+                self.state().unanswered.remove(url);
+            }
+        }
+    }
+
+    /// Returns the time for which the API server has not answered a watch of Swarms.
+    pub(crate) fn unanswered_for(&self) -> Option<Duration> {
+        let (now, state) = (Instant::now(), self.state());
+        state.unanswered.values().map(|since| now.saturating_duration_since(*since)).max()
+    }
+
+    fn answered(&self, asked: &Asked) {
+        self.state().refused.remove(asked);
     }
 
     fn refuse(&self, asked: Asked) {
         let now = Instant::now();
-        let mut all = self.all();
+        let all = &mut self.state().refused;
         all.retain(|_, it| it.is_present(now));
         all.entry(asked).or_insert(Refused { first: now, last: now }).last = now;
     }
@@ -100,8 +135,8 @@ impl RefusedWatches {
 
     /// Returns the number of refused watches.
     pub(crate) fn count(&self) -> usize {
-        let (now, all) = (Instant::now(), self.all());
-        all.values().filter(|it| it.is_present(now)).count()
+        let (now, state) = (Instant::now(), self.state());
+        state.refused.values().filter(|it| it.is_present(now)).count()
     }
 
     /// Returns a line for each right that every pool needs and that has been missing for some time;
@@ -115,8 +150,9 @@ impl RefusedWatches {
     }
 
     fn lately(&self, counts: impl Fn(&Asked, &Refused) -> bool) -> Vec<String> {
-        let (now, all) = (Instant::now(), self.all());
-        let lately = all.iter().filter(|(asked, it)| it.is_present(now) && counts(asked, it));
+        let (now, state) = (Instant::now(), self.state());
+        let lately =
+            state.refused.iter().filter(|(asked, it)| it.is_present(now) && counts(asked, it));
         lately.map(|(asked, _)| asked.to_string()).take(LINES_MAX).collect()
     }
 }
@@ -152,6 +188,18 @@ fn refused(error: &Error) -> Option<&'static str> {
     }
 }
 
+/// Whether a watch failed since the API server did not answer, or could not.
+fn is_unanswered(error: &Error) -> bool {
+    match error {
+        Error::InitialListFailed(kube::Error::Api(status))
+        | Error::WatchStartFailed(kube::Error::Api(status))
+        | Error::WatchFailed(kube::Error::Api(status))
+        | Error::WatchError(status) => UNABLE <= status.code,
+        Error::InitialListFailed(_) | Error::WatchStartFailed(_) | Error::WatchFailed(_) => true,
+        Error::NoResourceVersion => false,
+    }
+}
+
 /// Returns the namespace in the URL of a resource.
 fn namespace(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("/namespaces/")?;
@@ -162,6 +210,7 @@ fn namespace(url: &str) -> Option<&str> {
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use kube::core::Status;
+    use swarm_client::api::Swarm;
     use tokio::time::advance;
 
     use super::*;
@@ -208,6 +257,30 @@ mod tests {
         refuse();
         advance(OVER_AFTER).await;
         assert!(watches.lines().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_of_swarms_is_unanswered_from_its_first_failure_until_an_answer() {
+        let watches = RefusedWatches::default();
+        let note = |event: Result<Event<Swarm>, Error>| watches.note("/swarms", &event);
+        let fail = |code| note(Err(Error::InitialListFailed(answer(code))));
+        let seconds = || watches.unanswered_for().map(|it| it.as_secs());
+        watches.note::<Pod>(URL, &Err(Error::InitialListFailed(answer(503))));
+        assert_eq!(seconds(), None, "pods may lack their own server");
+        for _ in 0..3 {
+            note(Ok(Event::Init));
+            fail(503);
+            advance(LASTS_AFTER).await;
+        }
+        assert_eq!(seconds(), Some(30));
+        for code in [403, 410] {
+            fail(503);
+            fail(code);
+            assert_eq!(seconds(), None, "{code} is an answer");
+        }
+        fail(500);
+        note(Ok(Event::InitDone));
+        assert_eq!((seconds(), watches.lines().len()), (None, 0));
     }
 
     #[test]
