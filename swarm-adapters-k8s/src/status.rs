@@ -70,7 +70,7 @@ impl Verdict {
             Reason::Shared(Shared::NoWorkers),
             Reason::Shared(Shared::JobsUnassigned),
             Reason::PinnedOutside,
-            Reason::WorkersMissing,
+            Reason::Shared(Shared::WorkersMissing),
             Reason::Shared(Shared::WorkersNotReady),
             Reason::Shared(Shared::Scaling),
         ];
@@ -125,7 +125,7 @@ impl Verdict {
             .or_else(|| Self::unsettled(facts, &common))
             .or_else(|| sessions.all_failing(desired, progress))
             .or_else(|| refreshed.verdict())
-            .unwrap_or_else(|| missing::verdict(facts, common.settled().into()))
+            .unwrap_or_else(|| missing::verdict(facts, &common))
     }
 
     /// The verdict on a turn after which jobs have no worker, or the pool changes. A job that is

@@ -6,7 +6,8 @@
 //!
 //! 1. [`Summary::start`]: nothing is granted yet, or everything stays as it is.
 //! 2. [`Summary::unsettled`]: jobs have no worker, workers are not ready, or the pool changes its size.
-//! 3. [`Summary::settled`]: jobs wait for a moment, or all is done.
+//! 3. [`Summary::settled`]: jobs wait for a moment, or all is done. [`Summary::settled_on_all`] also names workers
+//!    that are missing, where their number is known.
 
 mod displaced;
 mod explainer;
@@ -16,11 +17,13 @@ mod words;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use crate::handover::Cell;
 use crate::turn::largest_slot;
 use crate::{
-    Decision, Desired, FailingState, JobCounts, JobName, Observed, Progress, Unassigned, Waiting,
+    Decision, Desired, FailingState, JobCounts, JobName, Observed, Presence, Progress, Slot,
+    Unassigned, Waiting, WorkerSeen,
 };
 
 pub use displaced::displaced;
@@ -39,6 +42,8 @@ pub enum Reason {
     NoWorkers,
     /// Some jobs are pinned to a worker that does not take jobs, or found all workers full.
     JobsUnassigned,
+    /// Every job has a worker that is ready, and the pool has fewer ready workers than it should.
+    WorkersMissing,
     /// Workers that hold jobs are not ready or away, or workers end again and again.
     WorkersNotReady,
     /// The balance is not reached; `maxMovesInFlight` bounds how many jobs move at a time.
@@ -71,6 +76,7 @@ impl Reason {
             Self::PoolIncomplete => "PoolIncomplete",
             Self::NoWorkers => "NoWorkers",
             Self::JobsUnassigned => "JobsUnassigned",
+            Self::WorkersMissing => "WorkersMissing",
             Self::WorkersNotReady => "WorkersNotReady",
             Self::Rebalancing => "Rebalancing",
             Self::Recovering => "Recovering",
@@ -132,6 +138,23 @@ impl<'a> Summary<'a> {
     ) -> Self {
         let wanted = Wanted::of(decision, desired, progress);
         Self { decision, desired, observed, progress, wanted }
+    }
+}
+
+impl<'a> Summary<'a> {
+    /// Returns the slots that should have a ready worker and have none, with the time since when.
+    pub fn missing(&self) -> impl Iterator<Item = (Slot, &'a WorkerSeen, Duration)> + use<'a> {
+        let Self { observed, progress, .. } = *self;
+        let is_short = progress.workers_ready < progress.workers_wanted;
+        let workers = observed.workers.iter().filter(move |_| is_short);
+        workers.filter_map(|(slot, seen)| match seen.presence {
+            Presence::NotReady(age) | Presence::Away(age) | Presence::Ending { age, .. } => {
+                Some((*slot, seen, age))
+            }
+            // It may be frozen: its session is over, and it stays.
+            Presence::Draining => Some((*slot, seen, Duration::ZERO)),
+            Presence::Ready | Presence::Leaving(_) => None,
+        })
     }
 }
 
@@ -224,6 +247,23 @@ impl Summary<'_> {
         wanted.settled(progress.workers_ready)
     }
 
+    /// Judges a turn as [`settled`](Self::settled) does, but for workers that are [missing](Self::missing): the
+    /// jobs run on fewer workers than asked.
+    #[must_use]
+    pub fn settled_on_all(&self) -> Verdict {
+        let settled = self.settled();
+        let names: Vec<_> = self.missing().map(|(slot, seen, _)| named(slot, seen)).collect();
+        if settled.reason != Reason::Settled || names.is_empty() {
+            return settled;
+        }
+        let Progress { workers_ready: ready, workers_wanted: wanted, .. } = *self.progress;
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let (ready, is) =
+            (workers_ready(ready, wanted), number(names.len(), "this one is", "these are"));
+        let message = format!("{}; {ready}, and {is} not: {}", settled.message, shortened(&names));
+        Verdict { reason: Reason::WorkersMissing, message }
+    }
+
     /// The verdict on a Swarm where everything stays as it is.
     fn paused(&self) -> Verdict {
         let Self { decision, desired, progress, .. } = *self;
@@ -311,6 +351,11 @@ impl Summary<'_> {
         };
         first.into_iter().filter_map(example).collect()
     }
+}
+
+/// Returns the name of a worker, or its slot if no worker has filled it.
+fn named(slot: Slot, seen: &WorkerSeen) -> String {
+    if seen.name.is_empty() { format!("slot {}", slot.0) } else { seen.name.clone() }
 }
 
 impl Wanted {
@@ -490,7 +535,8 @@ impl fmt::Display for FailingShown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs};
+    use crate::handover::SessionId;
+    use crate::{Ledger, decide, jobs};
 
     fn judged(desired: &Desired, change: impl Fn(&mut Progress)) -> String {
         let observed = Observed::new([], 0, []);
@@ -519,6 +565,30 @@ mod tests {
         );
         let paused = Desired { paused: true, ..one };
         assert!(judged(&paused, |_| ()).starts_with("Paused: paused: every job stays"));
+    }
+
+    #[test]
+    fn a_pool_whose_jobs_run_on_fewer_workers_than_asked_names_the_missing_ones() {
+        let judged = |missing: Presence| {
+            let session = || SessionId::plain("pod");
+            let ready = WorkerSeen::new("w-0", Presence::Ready, Some(session()));
+            let other = WorkerSeen::new("w-1", missing, None);
+            let observed = Observed::new([(Slot(0), ready), (Slot(1), other)], 2, []);
+            let desired = Desired::default();
+            let decision = decide(&Ledger::new(1), &desired, &observed);
+            let mut progress = Progress::of(&decision, &desired, &observed, vec![]);
+            (progress.workers_now, progress.waiting) = (progress.workers_wanted, None);
+            let turn = Summary::of(&decision, &desired, &observed, &progress);
+            let verdict = turn.settled_on_all();
+            assert_eq!(turn.settled().reason, Reason::Settled);
+            (verdict.reason, verdict.message)
+        };
+        for missing in [Presence::Away(Duration::from_secs(9)), Presence::Draining] {
+            let (reason, message) = judged(missing);
+            let expected = "0 jobs on 1 worker; 1 of 2 workers are ready, and this one is not: w-1";
+            assert_eq!((reason, &*message), (Reason::WorkersMissing, expected));
+        }
+        assert_eq!(judged(Presence::Ready).0, Reason::Settled);
     }
 
     #[test]

@@ -16,8 +16,6 @@ pub enum Reason {
     ScaledToZero,
     /// A job is pinned to a worker that cannot exist.
     PinnedOutside,
-    /// Every job has a worker that is ready, and the pool has fewer ready workers than it should.
-    WorkersMissing,
     /// Workers need a replacement, but a budget or a rule forbids it.
     RefreshBlocked,
     /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
@@ -82,7 +80,6 @@ impl Reason {
             Self::Shared(reason) => reason.as_str(),
             Self::ScaledToZero => Shared::NoWorkers.as_str(),
             Self::PinnedOutside => Shared::JobsUnassigned.as_str(),
-            Self::WorkersMissing => "WorkersMissing",
             Self::RollingOut => "RollingOut",
             Self::RolloutStalled => "RolloutStalled",
             Self::RefreshBlocked => "RefreshBlocked",
@@ -117,7 +114,6 @@ impl Reason {
     pub fn is_stalled(self) -> bool {
         match self {
             Self::Shared(_)
-            | Self::WorkersMissing
             | Self::RollingOut
             | Self::RefreshBlocked
             | Self::RevocationHeld
@@ -165,7 +161,10 @@ impl Reason {
     /// Whether the reason mostly lasts only a moment, for example when a Swarm is applied before
     /// its pool, or while a new worker starts.
     pub(crate) fn is_often_brief(self) -> bool {
-        matches!(self, Self::PoolNotFound | Self::SourceMissing | Self::WorkersMissing)
+        matches!(
+            self,
+            Self::PoolNotFound | Self::SourceMissing | Self::Shared(Shared::WorkersMissing)
+        )
     }
 
     pub(super) fn is_ready(self) -> bool {

@@ -32,12 +32,12 @@ pub(super) fn verdict(
                 Shared::Settled
                 | Shared::Suspended
                 | Shared::Paused { .. }
+                | Shared::WorkersMissing
                 | Shared::WorkersNotReady
                 | Shared::JobsWaiting
                 | Shared::Rebalancing
                 | Shared::Refreshing,
-            )
-            | Reason::WorkersMissing,
+            ),
         ) => Reason::RollingOut,
         (_, reason) => return Verdict { reason, ..of_turn },
     };
@@ -136,7 +136,9 @@ mod tests {
         assert_eq!(reason, Reason::RollingOut);
         assert_eq!(message, "1 of 3 workers run the new template; so");
         let not_ready = Reason::Shared(Shared::WorkersNotReady);
-        for reason in [not_ready, Reason::Shared(Shared::JobsWaiting), Reason::WorkersMissing] {
+        for reason in
+            [not_ready, Reason::Shared(Shared::JobsWaiting), Reason::Shared(Shared::WorkersMissing)]
+        {
             assert_eq!(judged(under_way(1, 3), None, reason).0, Reason::RollingOut);
         }
         let none_ready = judged_with(under_way(1, 3), None, not_ready, 0);

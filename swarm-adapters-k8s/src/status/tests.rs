@@ -101,7 +101,7 @@ fn every_reason_is_judged_by_kstatus_as_it_is_meant() {
         Reason::RolloutStalled,
         Reason::ScaledToZero,
         Reason::PinnedOutside,
-        Reason::WorkersMissing,
+        Reason::Shared(Shared::WorkersMissing),
         Reason::PoolNotFound,
         Reason::InvalidSpec,
         Reason::Refused("WriteRefused"),

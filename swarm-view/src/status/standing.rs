@@ -117,7 +117,9 @@ impl Status {
 
     /// Whether every worker that stays is ready. A pool that moves jobs may have such workers.
     fn has_ready_workers(&self) -> bool {
-        let is_incomplete = [Reason::PoolIncomplete, Reason::WorkersNotReady].map(Reason::as_str);
+        let is_incomplete =
+            [Reason::PoolIncomplete, Reason::WorkersMissing, Reason::WorkersNotReady];
+        let is_incomplete = is_incomplete.map(Reason::as_str);
         let is_ready = |row: &WorkerRow| matches!(row.state, "ready" | "leaving");
         let are_ready = || self.workers.iter().all(is_ready);
         self.settled || (!is_incomplete.contains(&&*self.reason) && are_ready())
@@ -324,6 +326,7 @@ mod tests {
         };
         assert_eq!(judged(Reason::PoolIncomplete, "ready", false), (false, false));
         assert_eq!(judged(Reason::WorkersNotReady, "ready", false), (false, false));
+        assert_eq!(judged(Reason::WorkersMissing, "ready", false), (false, false));
         assert_eq!(judged(Reason::JobsWaiting, "starting", false), (false, false));
         assert_eq!(judged(Reason::JobsWaiting, "away", false), (false, false));
         assert_eq!(judged(Reason::JobsWaiting, "ready", false), (true, false));

@@ -6,9 +6,9 @@ use swarm_view::status::{FailingRow, SHOWN, Status};
 use super::Snapshot;
 use crate::processes::{Phase, Workers};
 
-/// Returns the verdict if workers are starting, though no job waits for them.
-fn coming(workers: &Workers) -> Option<Verdict> {
-    let names = workers.values().filter(|worker| worker.phase != Phase::Up);
+/// Returns the verdict if workers are ending, though no job waits for them.
+fn leaving(workers: &Workers) -> Option<Verdict> {
+    let names = workers.values().filter(|worker| matches!(worker.phase, Phase::Leaving(_)));
     let names: Vec<_> = names.map(|worker| worker.name.as_str()).collect();
     let are = number(names.len(), "this worker is", "these workers are");
     let message = format!("{are} not ready: {}", shortened(&names));
@@ -23,9 +23,9 @@ impl Snapshot {
             .start()
             .or_else(|| turn.unsettled())
             .or_else(|| self.all_failing())
-            .or_else(|| coming(workers))
+            .or_else(|| leaving(workers))
             .or_else(|| turn.stale())
-            .unwrap_or_else(|| turn.settled());
+            .unwrap_or_else(|| turn.settled_on_all());
         (self.status.reason, self.status.message) = (reason.as_str().into(), message);
     }
 
