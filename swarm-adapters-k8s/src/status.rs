@@ -2,6 +2,7 @@
 
 mod after_refusal;
 mod autoscale;
+mod degraded;
 mod event_reason;
 pub(crate) mod events;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod tests;
 
 pub use after_refusal::after_refusal;
 pub use autoscale::desired_workers;
+pub use degraded::{DEGRADED, trouble};
 pub use event_reason::EventReason;
 pub(crate) use overdue::NotReadyTooLong;
 pub use reason::Reason;
@@ -240,13 +242,16 @@ pub fn after_turn(
     let assigned = all_assigned(facts, &common, reservations.as_ref());
     let mut extra = vec![pool::ready(facts, wanted), assigned];
     extra.extend(rollout::part(pool, facts.rollout));
-    extra.extend(autoscale::part(facts, wanted));
-    extra.extend(refreshed.parts());
+    extra.push(refreshed.converged());
     extra.push(sessions.healthy(observed));
-    extra.extend(sessions.parts());
-    extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
-    extra.extend(misfits::part(pool));
-    extra.extend(refusals.part());
+    // In the order of their importance.
+    let troubles = refusals.trouble().into_iter().chain(sessions.troubles());
+    let troubles = troubles
+        .chain(NotReadyTooLong::of(facts).map(NotReadyTooLong::trouble))
+        .chain(autoscale::trouble(facts, wanted))
+        .chain(refreshed.trouble())
+        .chain(misfits::trouble(pool));
+    extra.extend(degraded::part(&troubles.collect::<Vec<_>>()));
     let removed = facts.removed.map(str::to_owned);
     extra.extend(removed.map(|message| Part::new(JOBS_REMOVED, true, JOBS_REMOVED, message)));
     judged(generation, before, status, verdict, extra)
@@ -365,18 +370,6 @@ fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
-/// The message of the condition about refused writes, if it is true.
-#[must_use]
-pub fn refused_writes(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, EventReason::WriteRefused.as_str())
-}
-
-/// The message of the condition about too few workers, if it is true.
-#[must_use]
-pub fn autoscale_limited(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, EventReason::AutoscaleLimited.as_str())
-}
-
 /// The message of the condition about failing jobs, if jobs fail.
 #[must_use]
 pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
@@ -384,18 +377,6 @@ pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
     healthy
         .find(|it| it.status == "False" && it.reason == EventReason::JobsFailing.as_str())
         .map(|it| it.message.as_str())
-}
-
-/// The message of the condition about pods that do not suit the Swarm, if it is true.
-#[must_use]
-pub fn misconfigured(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, EventReason::PoolMisconfigured.as_str())
-}
-
-/// The message of the condition about workers that no policy restricts to their own Leases.
-#[must_use]
-pub fn unprotected_sessions(status: &SwarmStatus) -> Option<&str> {
-    message_of(status, EventReason::SessionsUnprotected.as_str())
 }
 
 /// The message of the condition about an edit that removed many jobs, if it is present, and since
@@ -407,10 +388,6 @@ pub(crate) fn jobs_removed(status: &SwarmStatus) -> Option<(&str, Timestamp)> {
 /// The condition of this type, if it is present.
 pub(crate) fn condition_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|condition| condition.type_ == kind)
-}
-
-fn message_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a str> {
-    condition_of(status, kind).map(|condition| condition.message.as_str())
 }
 
 /// Whether the condition `Ready` was last written with this verdict.

@@ -249,9 +249,8 @@ pub struct SwarmStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// Conditions. Always present: `Ready`, `PoolReady`, `AllJobsAssigned`, `Converged`, `Healthy`.
-    /// Only while true: `Reconciling`, `Stalled`, `RollingOut`, `AutoscaleLimited`,
-    /// `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`, `ReleaseUnanswered`,
-    /// `WorkersOutdated`, `PoolMisconfigured`, `SessionsUnprotected`, `JobsRemoved`.
+    /// Only while true: `Reconciling`, `Stalled`, `RollingOut`, `JobsRemoved`, `Degraded`. The
+    /// message of `Degraded` has a line `REASON: SENTENCE` for each problem.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

@@ -294,35 +294,29 @@ fn problems(pool: &LivePool, jobs: &JobCounts) -> Vec<String> {
         }),
         lost(pool).map(|sentence| format!("{sentence} (kubectl swarm check)")),
     ];
-    let of_operator = warnings(&pool.swarm).map(|it| format!("{}: {}", it.kind, it.message));
-    seen.into_iter().flatten().chain(of_operator).collect()
+    seen.into_iter().flatten().chain(warnings(&pool.swarm)).collect()
 }
 
-/// Returns the conditions that report a problem, without the condition of the reason.
-pub(super) fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = &Condition> {
-    // Each is only present while there is a problem.
-    const PROBLEMS: [&str; 10] = [
-        "Stalled",
-        "AutoscaleLimited",
-        "RefreshBlocked",
-        "LeaseTooLong",
-        "WorkersSuspect",
-        "RevocationHeld",
-        "ReleaseUnanswered",
-        "WorkersOutdated",
-        "PoolMisconfigured",
-        "SessionsUnprotected",
-    ];
+/// Returns the problems that the conditions report, without the reason of `Ready`.
+fn warnings(swarm: &SwarmObject) -> impl Iterator<Item = String> {
     let ready = swarm.condition("Ready");
     let shown = ready.map(|it| it.message.as_str());
     let is_reason = ready.is_some_and(|it| it.reason == "JobsUnassigned");
-    swarm.status.conditions.iter().filter(move |it| {
-        let is_problem = match it.kind.as_str() {
-            ALL_ASSIGNED => it.status == "False" && !is_reason,
-            kind => it.status == "True" && PROBLEMS.contains(&kind),
-        };
-        is_problem && shown != Some(&it.message)
-    })
+    let of = move |it: &Condition| {
+        let alone = [(it.kind.clone(), it.message.clone())];
+        let lines = it.message.lines().filter_map(|line| line.split_once(": "));
+        match (it.kind.as_str(), it.status.as_str()) {
+            (ALL_ASSIGNED, "False") if !is_reason => alone.into(),
+            ("Stalled", "True") => alone.into(),
+            ("Degraded", "True") => {
+                lines.map(|(reason, sentence)| (reason.to_owned(), sentence.to_owned())).collect()
+            }
+            _ => Vec::new(),
+        }
+    };
+    let all = swarm.status.conditions.iter().flat_map(of);
+    all.filter(move |(_, sentence)| shown != Some(sentence))
+        .map(|(reason, sentence)| format!("{reason}: {sentence}"))
 }
 
 fn guarantee(swarm: &SwarmObject) -> String {

@@ -375,16 +375,24 @@ fn the_status_has_all_states_that_need_a_person() {
     swarm["metadata"]["generation"] = json!(2);
     swarm["status"]["failing"] = json!(1);
     swarm["status"]["conditions"] = json!([
-        {"type": "Ready", "status": "False", "reason": "JobsUnassigned", "message": "1 of 2"}]);
+        {"type": "Ready", "status": "False", "reason": "JobsUnassigned", "message": "1 of 2"},
+        {"type": "Degraded", "status": "True", "reason": "WriteRefused",
+         "message": "WriteRefused: a quota\nJobsUnassigned: 1 of 2\nRefreshBlocked: a budget"}]);
     let list = json!({"items": [swarm.clone()]});
     answers.insert(format!("{GROUP}/swarms"), list.clone());
     answers.insert("/apis/swarm.k8slab.info/v1alpha1/swarms".to_owned(), list);
     let expected = "JobsUnassigned; JobsFailing; Unseen";
     let (code, printed, _) = run(answers.clone(), &["status", "cameras"]);
     assert!(code == Some(3) && printed.contains("cameras: JobsUnassigned: 1 of 2\n"), "{printed}");
-    for problem in ["✗ JobsFailing: 1 job of ", "✗ Unseen: "] {
+    for problem in [
+        "✗ JobsFailing: 1 job of ",
+        "✗ Unseen: ",
+        "✗ WriteRefused: a quota\n",
+        "✗ RefreshBlocked: a budget\n",
+    ] {
         assert!(printed.contains(problem), "{problem}: {printed}");
     }
+    assert_eq!(printed.matches("JobsUnassigned: 1 of 2").count(), 1, "{printed}");
     let output = Cluster::new(answers).swarm(&["status", "-A"]);
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.contains(&format!("cameras  {expected}  1 ")), "{printed}");

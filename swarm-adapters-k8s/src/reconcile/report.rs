@@ -38,16 +38,21 @@ use crate::watch::rollback::Epoch;
 /// The time that a brief reason lasts before it becomes an Event.
 const BRIEF: Duration = Duration::from_secs(10);
 
-/// Finds the message of a condition that exists only while it is true.
-type MessageOf = fn(&SwarmStatus) -> Option<&str>;
-
-/// The conditions that cause an Event when they become true, by the reason of the Event.
-const WARNINGS: [(EventReason, MessageOf); 4] = [
-    (EventReason::AutoscaleLimited, status::autoscale_limited),
-    (EventReason::JobsFailing, status::failing_jobs),
-    (EventReason::SessionsUnprotected, status::unprotected_sessions),
-    (EventReason::PoolMisconfigured, status::misconfigured),
+/// The problems that cause an Event when they begin. They are never the reason of `Ready`.
+const WARNINGS: [EventReason; 4] = [
+    EventReason::AutoscaleLimited,
+    EventReason::JobsFailing,
+    EventReason::SessionsUnprotected,
+    EventReason::PoolMisconfigured,
 ];
+
+/// Returns the sentence about a problem, if the status has it.
+fn problem(status: &SwarmStatus, reason: EventReason) -> Option<&str> {
+    match reason {
+        EventReason::JobsFailing => status::failing_jobs(status),
+        _ => status::trouble(status, reason.as_str()),
+    }
+}
 
 /// Reports about one Swarm that were published earlier.
 pub(crate) struct Reports {
@@ -384,21 +389,28 @@ impl Reporter {
         let is_new = is_other || (verdict.reason.is_stalled() && !status::says(before, &verdict));
         if reports.is_event(&verdict, is_new) {
             self.events.publish_verdict(swarm, verdict).await;
-        } else if let Some(refused) = status::refused_writes(&status)
-            && before.and_then(status::refused_writes).is_none()
-        {
-            let note = refused.to_owned();
-            self.events.publish(swarm, EventReason::WriteRefused, note).await;
+        } else {
+            self.report_problem(swarm, before, &status, EventReason::WriteRefused).await;
         }
-        for (reason, message_of) in WARNINGS {
-            if let Some(message) = message_of(&status)
-                && before.and_then(message_of).is_none()
-            {
-                self.events.publish(swarm, reason, message.to_owned()).await;
-            }
+        for reason in WARNINGS {
+            self.report_problem(swarm, before, &status, reason).await;
         }
         reports.status = Some(status);
         Ok(())
+    }
+
+    /// Publishes an Event about a problem that the status `before` does not have.
+    async fn report_problem(
+        &self,
+        swarm: &Swarm,
+        before: Option<&SwarmStatus>,
+        status: &SwarmStatus,
+        reason: EventReason,
+    ) {
+        let is_new = before.is_none_or(|before| problem(before, reason).is_none());
+        if let Some(message) = problem(status, reason).filter(|_| is_new) {
+            self.events.publish(swarm, reason, message.to_owned()).await;
+        }
     }
 
     /// Publishes an Event about workers that have newly been not ready for too long.

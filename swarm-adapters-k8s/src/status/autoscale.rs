@@ -1,8 +1,9 @@
 //! Part of the status about the number of workers that the jobs need.
 
-use super::{EventReason, Part, TurnSummary, Wanted, count, counted, number};
+use super::degraded::Trouble;
+use super::{EventReason, TurnSummary, Wanted, count, counted, number};
 
-/// The type of the condition, which is true while the pool has fewer workers than its jobs need.
+/// The reason of the problem that the pool has fewer workers than its jobs need.
 const AUTOSCALE_LIMITED: &str = EventReason::AutoscaleLimited.as_str();
 
 /// The number of workers that the pool should have, by its autoscaling terms or else by its jobs.
@@ -18,8 +19,8 @@ pub fn desired_workers(facts: &TurnSummary<'_>) -> i32 {
     }
 }
 
-/// The condition, if it is true.
-pub(super) fn part(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Part> {
+/// The problem that the pool has fewer workers than its jobs need, with the cause as its first word.
+pub(super) fn trouble(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Trouble> {
     let TurnSummary { desired, progress, pool, need, .. } = *facts;
     let (terms, need) = (desired.autoscale?, need?);
     let (ready, asked) = (progress.workers_ready, progress.workers_wanted);
@@ -31,7 +32,7 @@ pub(super) fn part(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Part> {
             number(ready, "is", "are")
         )
     });
-    let (reason, message) = if terms.max < need.enough {
+    let (cause, message) = if terms.max < need.enough {
         let Wanted { jobs, without, .. } = wanted;
         let enough = need.enough;
         let at_most = format!(
@@ -47,5 +48,5 @@ pub(super) fn part(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Part> {
     } else {
         ("WorkersMissing", missing?)
     };
-    Some(Part::new(AUTOSCALE_LIMITED, true, reason, message))
+    Some(Trouble { reason: AUTOSCALE_LIMITED, message: format!("{cause}: {message}") })
 }

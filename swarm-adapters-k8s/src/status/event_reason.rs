@@ -36,7 +36,7 @@ macro_rules! reasons {
 reasons! {
     /// The first ledger was made from the view of another program.
     Adopted: Normal,
-    /// The condition of this name is true: `autoscale` cannot have what it needs.
+    /// The condition `Degraded` has this reason: `autoscale` cannot have what it needs.
     AutoscaleLimited: Warning,
     /// No replica of the operator hosts a controller.
     ControllerNotHosted: Warning,
@@ -58,11 +58,11 @@ reasons! {
     Outage: Warning,
     /// The operator could not remove the objects of a managed pool.
     PoolLeft: Warning,
-    /// The condition of this name is true: pods do not suit the Swarm.
+    /// The condition `Degraded` has this reason: pods do not suit the Swarm.
     PoolMisconfigured: Warning,
     /// Another client scaled the pool, and it has its size again.
     ScaleTakenOver: Warning,
-    /// The condition of this name is true: a policy is missing.
+    /// The condition `Degraded` has this reason: a policy is missing.
     SessionsUnprotected: Warning,
     /// A worker's Lease was revoked.
     WorkerFenced: Warning,

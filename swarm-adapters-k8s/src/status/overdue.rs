@@ -2,9 +2,10 @@
 
 use swarm_core::{Overdue, Replication};
 
-use super::{EventReason, Part, TurnSummary, counted, number, shortened};
+use super::degraded::Trouble;
+use super::{EventReason, TurnSummary, counted, number, shortened};
 
-/// The type of the condition, and the reason of its Event.
+/// The reason of the problem, and of its Event.
 const NOT_READY_TOO_LONG: &str = EventReason::NotReadyTooLong.as_str();
 
 /// The workers that have not been ready for longer than `rebalance.notReadyGrace`, and the effect
@@ -52,7 +53,7 @@ impl NotReadyTooLong {
         Some(Self { workers, message })
     }
 
-    pub(super) fn part(self) -> Part {
-        Part::new(NOT_READY_TOO_LONG, true, NOT_READY_TOO_LONG, self.message)
+    pub(super) fn trouble(self) -> Trouble {
+        Trouble { reason: NOT_READY_TOO_LONG, message: self.message }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use swarm_core::verdict::{Reason as Shared, stale_workers};
 
+use super::degraded::Trouble;
 use super::{CONVERGED, Part, Reason, Verdict};
 
 /// The time after a publication without a report on nudged workers. Most of them answer much
@@ -88,30 +89,31 @@ impl Refreshed {
         stale_workers(&names)
     }
 
-    /// The conditions.
-    pub(super) fn parts(&self) -> Vec<Part> {
-        let converged = if let Some(Verdict { reason, message }) = self.verdict() {
-            Part::new(CONVERGED, false, reason.as_str(), message)
-        } else {
-            let (reason, message) = match self.known_by {
-                KnownBy::Nobody => (
-                    "AllPublished",
-                    "the newest jobs of every worker are published; set worker.versionEndpoint to \
-                     know that workers run them",
-                ),
-                KnownBy::Workers => ("AllHaveNewest", "every worker has its newest jobs"),
-                KnownBy::Sessions => (
-                    "AllHaveNewest",
-                    "every worker has acknowledged its newest jobs: it has ended what it lost, and \
-                     runs or starts what it was granted",
-                ),
-            };
-            Part::new(CONVERGED, true, reason, message.to_owned())
+    /// The condition about the newest jobs of the workers.
+    pub(super) fn converged(&self) -> Part {
+        if let Some(Verdict { reason, message }) = self.verdict() {
+            return Part::new(CONVERGED, false, reason.as_str(), message);
+        }
+        let (reason, message) = match self.known_by {
+            KnownBy::Nobody => (
+                "AllPublished",
+                "the newest jobs of every worker are published; set worker.versionEndpoint to know \
+                 that workers run them",
+            ),
+            KnownBy::Workers => ("AllHaveNewest", "every worker has its newest jobs"),
+            KnownBy::Sessions => (
+                "AllHaveNewest",
+                "every worker has acknowledged its newest jobs: it has ended what it lost, and runs \
+                 or starts what it was granted",
+            ),
         };
-        let blocked = self.blocked.iter().map(|why| {
-            Part::new("RefreshBlocked", true, Reason::RefreshBlocked.as_str(), why.clone())
-        });
-        [converged].into_iter().chain(blocked).collect()
+        Part::new(CONVERGED, true, reason, message.to_owned())
+    }
+
+    /// The problem that a worker could not be replaced.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        let reason = Reason::RefreshBlocked.as_str();
+        self.blocked.clone().map(|message| Trouble { reason, message })
     }
 }
 
@@ -124,8 +126,10 @@ mod tests {
     }
 
     fn conditions(refreshed: &Refreshed) -> Vec<String> {
-        let parts = refreshed.parts().into_iter();
-        parts.map(|it| format!("{}={} {}", it.kind, it.status, it.reason)).collect()
+        let converged = refreshed.converged();
+        let converged = format!("{}={} {}", converged.kind, converged.status, converged.reason);
+        let blocked = refreshed.trouble().map(|it| format!("{}: {}", it.reason, it.message));
+        [converged].into_iter().chain(blocked).collect()
     }
 
     #[test]
@@ -136,7 +140,7 @@ mod tests {
         assert_eq!(conditions(&stale()), ["Converged=False Refreshing"]);
         let blocked = Refreshed { blocked: Some("a budget".into()), ..stale() };
         assert_eq!(message(&blocked).unwrap(), format!("{names}: a budget"));
-        let expected = ["Converged=False RefreshBlocked", "RefreshBlocked=True RefreshBlocked"];
+        let expected = ["Converged=False RefreshBlocked", "RefreshBlocked: a budget"];
         assert_eq!(conditions(&blocked), expected);
         let full = Refreshed { is_full: true, ..stale() };
         assert!(message(&full).unwrap().contains("maxUnavailable"));

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{EventReason, Part, Reason, Verdict};
+use super::degraded::Trouble;
+use super::{EventReason, Reason, Verdict};
 
-/// The type and the reason of the condition.
+/// The reason of the problem.
 const REFUSED: &str = EventReason::WriteRefused.as_str();
 
 /// Kind of a refused request: the label of the metric, from a closed set.
@@ -100,10 +101,9 @@ impl Refusals {
         self.about(RefusedRequest::holds_up)
     }
 
-    /// The condition, if it is true.
-    pub(super) fn part(&self) -> Option<Part> {
-        let Verdict { reason, message } = self.about(|_| true)?;
-        Some(Part::new(reason.as_str(), true, reason.as_str(), message))
+    /// The problem that requests were refused, also those for which nothing waits.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        self.about(|_| true).map(Trouble::from)
     }
 
     fn about(&self, is_meant: impl Fn(RefusedRequest) -> bool) -> Option<Verdict> {
@@ -126,13 +126,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_claim_comes_before_all_else_and_a_refused_annotation_is_a_condition_only() {
+    fn a_refused_claim_comes_before_all_else_and_a_refused_annotation_is_a_problem_only() {
         let mut refusals = Refusals::default();
-        assert!(refusals.part().is_none() && refusals.verdict().is_none());
+        assert!(refusals.trouble().is_none() && refusals.verdict().is_none());
         refusals.add(RefusedRequest::Annotation, "pod `a` was refused: no".into());
         assert_eq!(refusals.verdict(), None);
-        let part = refusals.part().unwrap();
-        assert_eq!((part.kind, part.status), ("WriteRefused", "True"));
+        assert_eq!(refusals.trouble().unwrap().reason, "WriteRefused");
         refusals.add(RefusedRequest::Claim, "pod `b` was refused: no".into());
         let verdict = refusals.verdict().unwrap();
         assert_eq!(verdict.reason.as_str(), "WriteRefused");

@@ -9,6 +9,7 @@ use swarm_core::session::JobOutput;
 use swarm_core::verdict::{FailingShown, Reason as Shared, failing_jobs};
 use swarm_core::{Desired, Failing, FailingJob, Observed, Progress, Replication};
 
+use super::degraded::Trouble;
 use super::{EventReason, Part, Reason, Verdict, counted, number, shortened};
 
 /// The condition that says whether jobs are healthy.
@@ -17,7 +18,7 @@ pub(crate) const HEALTHY: &str = "Healthy";
 /// The reason of a false condition, and of its Event.
 const JOBS_FAILING: &str = EventReason::JobsFailing.as_str();
 
-/// The condition, which is true while a policy is missing that mode Exclusive needs.
+/// The reason of the problem that a policy is missing that mode Exclusive needs.
 const SESSIONS_UNPROTECTED: &str = EventReason::SessionsUnprotected.as_str();
 
 /// Number of failing jobs, or of jobs that still stop, that a message describes.
@@ -134,17 +135,14 @@ impl SessionReport {
         (!shown.is_empty()).then(|| format!("still to stop: {}{more}", shown.join(", ")))
     }
 
-    /// The conditions that are true.
-    pub(super) fn parts(&self) -> Vec<Part> {
-        let part = |Verdict { reason, message }: Verdict| {
-            Part::new(reason.as_str(), true, reason.as_str(), message)
-        };
-        self.all().map(part).chain(self.unprotected()).collect()
+    /// The problems, in the order of their importance.
+    pub(super) fn troubles(&self) -> impl Iterator<Item = Trouble> {
+        self.all().map(Trouble::from).chain(self.unprotected())
     }
 
-    /// The condition about workers that could renew the Leases of other workers. `swarm-worker`
+    /// The problem of workers that could renew the Leases of other workers. `swarm-worker`
     /// never does that, so the Swarm stays ready.
-    fn unprotected(&self) -> Option<Part> {
+    fn unprotected(&self) -> Option<Trouble> {
         let names: Vec<_> = self.unprotected.iter().map(String::as_str).collect();
         let message = format!(
             "nothing keeps {} from the Leases of others, so a worker that lies breaks \
@@ -154,7 +152,7 @@ impl SessionReport {
             shortened(&names)
         );
         let is_so = self.is_exclusive && !names.is_empty();
-        is_so.then(|| Part::new(SESSIONS_UNPROTECTED, true, SESSIONS_UNPROTECTED, message))
+        is_so.then_some(Trouble { reason: SESSIONS_UNPROTECTED, message })
     }
 
     /// The report without the output of jobs, if the Swarm hides it.
@@ -356,12 +354,11 @@ mod tests {
     use super::*;
 
     fn reported(sessions: &SessionReport) -> Vec<String> {
-        let parts = sessions.parts().into_iter();
-        parts.map(|it| format!("{}={} {}", it.kind, it.status, it.message)).collect()
+        sessions.troubles().map(|it| format!("{}: {}", it.reason, it.message)).collect()
     }
 
     #[test]
-    fn each_trouble_is_a_condition_that_says_what_helps() {
+    fn each_trouble_says_what_helps() {
         assert_eq!(reported(&SessionReport::default()), Vec::<String>::new());
         let since = "2026-01-01T10:20:30Z".parse().unwrap();
         let sessions = SessionReport {
@@ -379,15 +376,12 @@ mod tests {
         };
         let all = reported(&sessions);
         let words = |n: usize, words: &[&str]| words.iter().all(|word| all[n].contains(word));
-        assert!(
-            words(0, &["LeaseTooLong=True", "`w-0` says 30s", "longer than the 20s"]),
-            "{all:?}"
-        );
+        assert!(words(0, &["LeaseTooLong: ", "`w-0` says 30s", "longer than the 20s"]), "{all:?}");
         let claims =
             ["`w-2` acknowledges", "`w-3` calls 7 jobs finished", "`w-4` writes its Lease"];
-        let suspect = [&["WorkersSuspect=True"], &claims[..]].concat();
+        let suspect = [&["WorkersSuspect: "], &claims[..]].concat();
         assert!(words(1, &suspect), "{all:?}");
-        assert!(words(2, &["RevocationHeld=True 4 workers are silent"]), "{all:?}");
+        assert!(words(2, &["RevocationHeld: 4 workers are silent"]), "{all:?}");
         assert!(words(3, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");
         assert_eq!(all.len(), 4);
         let weaker = SessionReport { is_exclusive: false, ..sessions };
@@ -424,7 +418,7 @@ mod tests {
         let outdated = vec![("w-0".to_owned(), 3)];
         let all = reported(&SessionReport { outdated, ..SessionReport::default() });
         let [outdated] = &all[..] else { panic!("{all:?}") };
-        for part in ["WorkersOutdated=True ", " no `runners`: w-0; 3 jobs wait"] {
+        for part in ["WorkersOutdated: ", " no `runners`: w-0; 3 jobs wait"] {
             assert!(outdated.contains(part), "{part}: {outdated}");
         }
     }
@@ -436,7 +430,7 @@ mod tests {
         assert_eq!(reported(&sessions), Vec::<String>::new());
         sessions.is_exclusive = true;
         let all = reported(&sessions);
-        assert!(all[0].starts_with("SessionsUnprotected=True nothing keeps this"), "{all:?}");
+        assert!(all[0].starts_with("SessionsUnprotected: nothing keeps this"), "{all:?}");
         assert!(all[0].contains(": w-1. An administrator"), "{all:?}");
         assert_eq!(sessions.verdict(), None, "it is ready anyway");
     }

@@ -146,7 +146,7 @@ fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
         "AllJobsAssigned=True AllAssigned",
         "Converged=True AllPublished",
         "Healthy=Unknown NotReported",
-        "NotReadyTooLong=True NotReadyTooLong",
+        "Degraded=True NotReadyTooLong",
     ];
     assert_eq!(reported, expected);
     let ready = &status.conditions[0].message;
@@ -292,14 +292,17 @@ fn a_pool_that_may_have_too_few_workers_says_how_many_its_jobs_need() {
     desired.replicas = Some(2);
     let (status, reported) = status(&desired, &observed(&[Presence::Ready; 2]));
     assert_eq!(status.desired_workers, Some(2));
-    assert!(reported.contains(&"AutoscaleLimited=True AtMaximum".to_owned()), "{reported:?}");
-    let limited = autoscale_limited(&status).unwrap();
-    for part in ["5 jobs need 5 workers", "spec.autoscale.max is 2", "3 jobs have no worker"] {
-        assert!(limited.contains(part), "{part}: {limited}");
+    assert!(reported.contains(&"Degraded=True AutoscaleLimited".to_owned()), "{reported:?}");
+    let limited = |status| trouble(status, "AutoscaleLimited").map(str::to_owned);
+    let said = limited(&status).unwrap();
+    for part in
+        ["AtMaximum: ", "5 jobs need 5 workers", "spec.autoscale.max is 2", "3 jobs have no worker"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
     }
     desired.max_jobs = None;
     let (status, _) = self::status(&desired, &observed(&[Presence::Ready; 2]));
-    assert_eq!(autoscale_limited(&status), None);
+    assert_eq!(limited(&status), None);
 }
 
 #[test]

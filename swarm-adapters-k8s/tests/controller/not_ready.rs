@@ -22,11 +22,11 @@ async fn jobs_of_a_worker_that_is_not_ready_for_too_long_move() {
     s.pass(Duration::from_secs(110)).await;
     assert_eq!(s.condition("s", "Ready"), "False/WorkersNotReady");
     s.until("its job moves", |s| s.condition("s", "Ready") == "False/WorkersMissing").await;
-    assert_eq!(s.condition("s", "NotReadyTooLong"), "True/NotReadyTooLong");
+    assert_eq!(s.condition("s", "Degraded"), "True/NotReadyTooLong");
     let view = s.server.get("configmaps", NAMESPACE, "s-config").unwrap()["data"].to_string();
     assert!(view.contains("w-0"), "{view}");
     s.pod("w-1");
-    s.until("it is ready again", |s| s.condition("s", "NotReadyTooLong") == "/").await;
+    s.until("it is ready again", |s| s.condition("s", "Degraded") == "/").await;
     let written = s.transcript();
     assert!(written.contains("Event Warning NotReadyTooLong"), "{written}");
 }

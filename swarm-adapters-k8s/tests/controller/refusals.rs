@@ -49,24 +49,24 @@ async fn a_pod_that_may_not_be_claimed_does_not_hold_up_the_others() {
         s.status("s")["assigned"] == 2 && s.condition("s", "Ready") == "False/WriteRefused"
     })
     .await;
-    let message = message(&s, "s", "WriteRefused");
+    let message = s.trouble("s", "WriteRefused").unwrap();
     assert!(message.contains("pod `a` was refused: Validating"), "{message}");
     s.server.heal();
     s.until("it is shared", |s| s.is_settled("s") && s.status("s")["workersReady"] == 2).await;
-    assert_eq!(s.condition("s", "WriteRefused"), "/", "the condition is gone");
+    assert_eq!(s.condition("s", "Degraded"), "/", "the condition is gone");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nudge_that_is_refused_is_a_condition_of_its_own_and_is_repeated() {
+async fn a_nudge_that_is_refused_is_reported_in_a_settled_pool_and_is_repeated() {
     let mut s = Scenario::start().await;
     s.stateful_set("w", 1);
     s.pod("w-0");
     s.server.inject(Rule::on(Verb::Patch, "pods").always(), Fault::Refuse(403, POLICY.into()));
     s.swarm("s", json!({"pool": {"statefulSet": {"name": "w"}}, "jobs": [{"name": "a"}]}));
-    s.until("it is reported", |s| s.condition("s", "WriteRefused") == "True/WriteRefused").await;
+    s.until("it is reported", |s| s.condition("s", "Degraded") == "True/WriteRefused").await;
     s.until("the pool is settled all the same", |s| s.is_settled("s")).await;
     s.server.heal();
-    s.until("it is allowed", |s| s.condition("s", "WriteRefused") == "/").await;
+    s.until("it is allowed", |s| s.condition("s", "Degraded") == "/").await;
     let pod = s.server.get("pods", NAMESPACE, "w-0").unwrap();
     assert!(pod["metadata"]["annotations"]["swarm.k8slab.info/nudge"].is_string(), "{pod}");
 }

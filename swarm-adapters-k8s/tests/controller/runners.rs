@@ -39,9 +39,9 @@ async fn a_worker_of_an_older_version_gets_no_job_that_names_a_runner_until_its_
         !s.jobs_of(&older.session).is_empty() && !s.jobs_of(&newer.session).is_empty()
     })
     .await;
-    s.until("it is said", |s| s.condition("s", "WorkersOutdated") == "True/WorkersOutdated").await;
+    s.until("it is said", |s| s.condition("s", "Degraded") == "True/WorkersOutdated").await;
     assert_eq!(s.condition("s", "Ready"), "False/WorkersOutdated");
-    let said = message(&s, "WorkersOutdated");
+    let said = s.trouble("s", "WorkersOutdated").unwrap();
     assert!(said.contains("knows no `runners`: w-0; 1 job waits for its update"), "{said}");
     assert_eq!(s.jobs_of(&older.session), ["plain"]);
     assert_eq!(s.at(VIEWS, &older.session.to_string(), "/spec/runners"), Value::Null);
@@ -55,7 +55,7 @@ async fn a_worker_of_an_older_version_gets_no_job_that_names_a_runner_until_its_
     let updated = s.worker("w-0");
     s.until("it is settled", |s| s.is_settled("s")).await;
     assert_eq!(s.jobs_of(&updated.session), ["film", "plain"]);
-    assert_eq!(s.condition("s", "WorkersOutdated"), "/");
+    assert_eq!(s.condition("s", "Degraded"), "/");
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,7 @@ use swarm_adapters_k8s::scope::Scope;
 use swarm_adapters_k8s::sharing::types::DEFAULT_TYPE;
 use swarm_adapters_k8s::sharing::{Replica, Sharing};
 use swarm_apiserver::ApiServer;
+use swarm_client::api::SwarmStatus;
 use swarm_client::client::Clients;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -357,6 +358,12 @@ impl Scenario {
         let found = all.into_iter().find(|condition| condition["type"] == type_);
         let text = |field: &str| found.map_or("", |it| it[field].as_str().unwrap_or_default());
         format!("{}/{}", text("status"), text("reason"))
+    }
+
+    /// The sentence about a problem in the condition `Degraded` of a Swarm.
+    pub(crate) fn trouble(&self, swarm: &str, reason: &str) -> Option<String> {
+        let status: SwarmStatus = serde_json::from_value(self.status(swarm)).ok()?;
+        swarm_adapters_k8s::status::trouble(&status, reason).map(ToOwned::to_owned)
     }
 
     /// Whether the status covers the newest spec and reports that nothing is left to do.

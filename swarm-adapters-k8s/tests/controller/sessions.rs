@@ -114,7 +114,7 @@ async fn a_missing_policy_is_noticed_by_workers_and_said_where_exclusive_relies_
         s.swarm("s", sessions(policy, &["a"]));
         s.until("it has a status", |s| !s.status("s").is_null()).await;
         s.pass(Duration::from_secs(5)).await;
-        assert_eq!(s.condition("s", "SessionsUnprotected"), expected, "{policy}");
+        assert_eq!(s.condition("s", "Degraded"), expected, "{policy}");
     }
 }
 

@@ -17,8 +17,8 @@ pub struct AutoscaleSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub min: Option<i32>,
-    /// Maximum number of workers. If the jobs need more, the condition `AutoscaleLimited` reports
-    /// it.
+    /// Maximum number of workers. If the jobs need more, the condition `Degraded` reports
+    /// `AutoscaleLimited`.
     #[schemars(range(min = 1, max = 100_000))]
     pub max: i32,
     /// Number of jobs that one worker should run.

@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-use swarm_adapters_k8s::status::unprotected_sessions;
+use swarm_adapters_k8s::status::trouble;
 use swarm_client::api::Swarm;
 
 use super::session_pool::{Policy, SessionPool};
@@ -66,7 +66,7 @@ async fn checked(context: &Context, exit: i32, prints: &str) -> Result<()> {
 
 async fn said(context: &Context) -> Result<Option<String>> {
     let status = context.api::<Swarm>().get("unprotected").await?.status.unwrap_or_default();
-    Ok(unprotected_sessions(&status).map(str::to_owned))
+    Ok(trouble(&status, "SessionsUnprotected").map(str::to_owned))
 }
 
 /// Waits until the API server enforces the policy, or no longer does. The API server reads its

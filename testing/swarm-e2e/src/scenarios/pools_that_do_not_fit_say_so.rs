@@ -4,6 +4,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use swarm_adapters_k8s::status::trouble;
+use swarm_client::api::Swarm;
 
 use crate::scenario::Context;
 use crate::scenarios::session_pool::{Kind, Protocol, SessionPool};
@@ -19,13 +21,10 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     a_missing_right_is_named_with_the_command_that_gives_it(&context).await
 }
 
-/// Status, reason and message of the condition; empty while there is none.
+/// The sentence of the problem, which begins with its cause; empty while there is none.
 async fn misconfigured(context: &Context, swarm: &str) -> Result<String> {
-    let path = format!(
-        "-o=jsonpath={{range .status.conditions[?(@.type=='{MISCONFIGURED}')]}}{{.status}} {{.reason}} \
-         {{.message}}{{end}}"
-    );
-    context.kubectl(&["get", "swarm", swarm, &path]).await
+    let status = context.api::<Swarm>().get(swarm).await?.status.unwrap_or_default();
+    Ok(trouble(&status, MISCONFIGURED).unwrap_or_default().to_owned())
 }
 
 async fn says(context: &Context, swarm: &str, parts: &[&str]) -> Result<String> {
@@ -57,7 +56,7 @@ async fn a_grace_and_a_runner_are_named(context: &Context) -> Result<()> {
     pool.at_rest().await?;
     says_nothing(context, "grace").await?;
     patch(context, "grace", &json!({"terminationGracePeriodSeconds": 5})).await?;
-    let contradiction = ["True GraceContradicts", "takes 10s to end", "write SWARM_GRACE: 5s, or"];
+    let contradiction = ["GraceContradicts: ", "takes 10s to end", "write SWARM_GRACE: 5s, or"];
     says(context, "grace", &contradiction).await?;
     let warned = "-o=jsonpath={.items[*].note}{.items[*].message}";
     until("a Warning Event", || async {
@@ -77,7 +76,7 @@ async fn a_grace_and_a_runner_are_named(context: &Context) -> Result<()> {
     });
     pool.apply_swarm().await?;
     let both = [
-        "True GraceTooShort pods are killed after 10s",
+        "GraceTooShort: pods are killed after 10s",
         "write terminationGracePeriodSeconds: 30",
         "container `worker` has the runner `log` of its own",
         "write --runner=swarm (RUNNER)",
@@ -98,7 +97,7 @@ async fn a_view_by_sub_path_is_named(context: &Context) -> Result<()> {
     let containers = json!({"containers": [{"name": "worker", "volumeMounts": [part]}]});
     patch(context, "part", &containers).await?;
     let named = [
-        "True ViewNeverUpdated container `worker` mounts `config.yml` of ConfigMap `part-config`",
+        "ViewNeverUpdated: container `worker` mounts `config.yml` of ConfigMap `part-config`",
         "a kubelet never updates",
         "mount volume `config` as a directory at `/jobs`",
     ];
@@ -111,7 +110,7 @@ async fn pods_by_labels_are_looked_at(context: &Context) -> Result<()> {
     (pool.kind, pool.workers) = (Kind::Pods, 1);
     pool.apply().await?;
     pool.make_pod("loose-a", |pod| pod["spec"]["terminationGracePeriodSeconds"] = 4.into()).await?;
-    says(context, "loose", &["True GraceContradicts", "killed after 4s"]).await?;
+    says(context, "loose", &["GraceContradicts: ", "killed after 4s"]).await?;
     context.kubectl(&["delete", "pod", "loose-a", "--wait=false"]).await?;
     says_nothing(context, "loose").await?;
     context.kubectl(&["delete", "swarm", "loose"]).await.map(drop)
@@ -125,7 +124,7 @@ async fn a_missing_right_is_named_with_the_command_that_gives_it(context: &Conte
     let said = says(
         context,
         "unbound",
-        &["True SessionsMissing", "unbound-0, unbound-1", "ServiceAccount `unbound` may not write"],
+        &["SessionsMissing: ", "unbound-0, unbound-1", "ServiceAccount `unbound` may not write"],
     )
     .await?;
     context.laps.lap(said.clone());
@@ -141,7 +140,7 @@ async fn a_missing_right_is_named_with_the_command_that_gives_it(context: &Conte
     says_nothing(context, "unbound").await?;
     // A worker that had a session lacks no right: it is frozen.
     let frozen = context.cluster.freeze_pod(&pool.pod(0).await?).await?;
-    let said = says(context, "unbound", &["True SessionsLost", "unbound-0", "frozen or cut off"]);
+    let said = says(context, "unbound", &["SessionsLost: ", "unbound-0", "frozen or cut off"]);
     said.await?;
     frozen.thaw()?;
     says_nothing(context, "unbound").await?;

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::{Value, json};
+use swarm_adapters_k8s::status::trouble;
 use swarm_client::api::Swarm;
 
 use super::session_pool::{GRACEFUL, Kind, Policy, SessionPool, TICK};
@@ -163,15 +164,14 @@ async fn finds_no_room(pool: &SessionPool) -> Result<()> {
     pool.at_rest_on(BOUNDS[0]).await.map(drop)
 }
 
-/// The message of the condition, once it has this reason.
-async fn limited(pool: &SessionPool, reason: &str) -> Result<String> {
-    until(&format!("AutoscaleLimited to be {reason}"), || async {
+/// The sentence of the problem `AutoscaleLimited`, once it has this cause.
+async fn limited(pool: &SessionPool, cause: &str) -> Result<String> {
+    until(&format!("AutoscaleLimited to be {cause}"), || async {
         let swarm = pool.context.api::<Swarm>().get(&pool.name).await?;
-        let conditions = swarm.status.map(|status| status.conditions).unwrap_or_default();
-        let found = conditions.into_iter().find(|it| it.type_ == "AutoscaleLimited");
-        let found = found.context("there is none")?;
-        ensure!(found.reason == reason, "{}: {}", found.reason, found.message);
-        Ok(Some(found.message))
+        let status = swarm.status.unwrap_or_default();
+        let found = trouble(&status, "AutoscaleLimited").context("there is none")?;
+        ensure!(found.starts_with(&format!("{cause}: ")), "{found}");
+        Ok(Some(found.to_owned()))
     })
     .await
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use swarm_adapters_k8s::status::trouble;
 use swarm_client::api::Swarm;
 use tokio::sync::Mutex;
 
@@ -189,9 +190,8 @@ async fn a_budget_is_never_overridden(
     jobs.insert("feed:late".to_owned());
     edit(context, jobs, json!({"mode": "Evict"})).await?;
     let message = until("the Swarm to report that a budget blocks it", || async {
-        let path = "-o=jsonpath={.status.conditions[?(@.type=='RefreshBlocked')].message}";
-        let found = context.kubectl(&["get", "swarm", "plain", path]).await?;
-        Ok((!found.is_empty()).then_some(found))
+        let status = context.api::<Swarm>().get("plain").await?.status.unwrap_or_default();
+        Ok(trouble(&status, "RefreshBlocked").map(str::to_owned))
     })
     .await?;
     ensure!(message.contains("disruption budget"), "{message}");
