@@ -173,10 +173,11 @@ impl Summary<'_> {
         match decision.waiting {
             Some(Waiting::PoolIncomplete { ready, desired }) => {
                 let message = format!(
-                    "{}; {} {} until all are, or until initialWait has passed",
+                    "{}; {} {} until all are, at most {:?}",
                     workers_ready(ready, desired),
                     counted(jobs, "job"),
-                    number(jobs, "waits", "wait")
+                    number(jobs, "waits", "wait"),
+                    self.desired.timing.initial_wait
                 );
                 return Some(Verdict { reason: Reason::PoolIncomplete, message });
             }

@@ -20,22 +20,21 @@ use crate::error::SpecError;
 use crate::manifest::Runner;
 use crate::params::check_params;
 use crate::spec::{
-    self, AutoscaleSpec, CapacitySpec, HandoverSpec, Kind, ManagedSpec, ModeSpec, NAME_MAX,
-    PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, RunnerSpec,
-    SwarmSpec, ViewFormat, WORKERS_MAX, WORKLOAD_NAME_MAX, WorkerSpec, managed_name_fits,
-    runner_place,
+    self, AutoscaleSpec, CapacitySpec, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec,
+    ProtocolSpec, RENEW_MIN, RebalanceSpec, RefreshMode, ReplicationSpec, RunnerSpec, SwarmSpec,
+    ViewFormat, WORKERS_MAX, WORKLOAD_NAME_MAX, WorkerSpec, managed_name_fits, runner_place,
 };
 pub(crate) use runners::has_runner;
 
-/// Default of `rebalance.batchWindow`.
+/// The time in which changes are collected after a first change, which is handled at once.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
 
 /// Default of `autoscale.cooldown`.
 const COOLDOWN: Duration = Duration::from_secs(5 * 60);
 
-/// The least time from the stop timeout to the default release timeout. In it a worker notices the
-/// release, and acknowledges it with its next renewal.
-pub const RELEASE_MARGIN: Duration = Duration::from_secs(10);
+/// The least time from the stop timeout to the release timeout. In it a worker notices the release,
+/// and acknowledges it with its next renewal.
+const RELEASE_MARGIN: Duration = Duration::from_secs(10);
 
 /// The home of a Swarm, which has its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ impl Home {
     #[must_use]
     pub const fn renew_min(self) -> Duration {
         match self {
-            Self::Cluster => Duration::from_millis(500),
+            Self::Cluster => RENEW_MIN,
             Self::Machine => Duration::from_millis(300),
         }
     }
@@ -100,18 +99,12 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     runners::check(spec)?;
     check_pace(&worker)?;
     let rebalance = spec.rebalance.clone().unwrap_or_default();
-    let handover = spec.handover.clone().unwrap_or_default();
-    let timing = Timing::default();
+    let (timing, lease) = (Timing::default(), lease_terms(spec, home)?);
     let timing = Timing {
-        initial_wait: rebalance.initial_wait.map_or(timing.initial_wait, Into::into),
         return_grace: rebalance.return_grace.map_or(timing.return_grace, Into::into),
-        not_ready_grace: match rebalance.not_ready_grace.map(Into::into) {
-            Some(Duration::ZERO) => None,
-            Some(grace) => Some(grace),
-            None => timing.not_ready_grace,
-        },
-        release_timeout: release_timeout(&handover),
-        fence_wait: lease_terms(spec, home)?.fence_wait(),
+        release_timeout: release_timeout(lease.duration, lease.stop_timeout),
+        fence_wait: lease.fence_wait(),
+        ..timing
     };
     let mut desired = Desired::new(jobs);
     desired.replication = replication(spec)?;
@@ -123,7 +116,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     desired.policy = policy(spec)?;
     desired.suspend = spec.suspend.unwrap_or_default();
     desired.paused = rebalance.paused.unwrap_or_default();
-    desired.batch_window = rebalance.batch_window.map_or(BATCH_WINDOW, Into::into);
+    desired.batch_window = BATCH_WINDOW;
     desired.replicas = spec.replicas.map(replicas).transpose()?;
     desired.autoscale = spec.autoscale.as_ref().map(|terms| autoscale(spec, terms)).transpose()?;
     let alone = worker.runner.as_ref();
@@ -387,20 +380,13 @@ pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError
     let default = LeaseTerms::default();
     let handover = spec.handover.clone().unwrap_or_default();
     let stop_timeout = handover.time_to_stop();
-    let lease = handover.lease.unwrap_or_default();
-    let renew = lease.renew.map_or(default.renew, Into::into);
-    let duration = match (lease.duration, home) {
+    let duration = match (handover.lease, home) {
         (Some(duration), _) => duration.into(),
         (None, Home::Cluster) => default.duration,
-        (None, Home::Machine) => derived_duration(renew, stop_timeout)?,
+        (None, Home::Machine) => derived_duration(stop_timeout)?,
     };
-    let terms = LeaseTerms { duration, renew, stop_timeout, ..default };
-    if terms.renew < home.renew_min() {
-        let reason =
-            format!("{:?} is too often; write {:?} or more", terms.renew, home.renew_min());
-        return wrong("spec.handover.lease.renew", reason);
-    }
-    let place = "spec.handover.lease.duration";
+    let terms = LeaseTerms::derived(duration, stop_timeout, home.renew_min());
+    let place = "spec.handover.lease";
     if terms.duration < LEASE_BOUNDS.0 {
         return wrong(place, format!("{:?} is too short; write 2s or more", terms.duration));
     }
@@ -410,7 +396,10 @@ pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError
     terms.check().map(|()| terms).or_else(|error| {
         let mut reason = error.to_string();
         if let LeaseTermsError::TooShort { least, .. } = error {
-            reason = format!("{reason}; write {}s", whole_seconds(least));
+            reason = format!(
+                "{duration:?} is too short for a stopTimeout of {stop_timeout:?}; write {}s or more",
+                whole_seconds(least)
+            );
         }
         wrong(place, reason)
     })
@@ -418,12 +407,11 @@ pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError
 
 /// The default duration of a lease on one machine: the usual default, or more if jobs may take
 /// longer to stop. The operator starts the workers, so both know the duration.
-fn derived_duration(renew: Duration, stop_timeout: Duration) -> Result<Duration, SpecError> {
+fn derived_duration(stop_timeout: Duration) -> Result<Duration, SpecError> {
     let default = LeaseTerms::default();
-    let spare = default.duration.saturating_sub(default.renew * 3 + default.stop_timeout);
-    let without_stop = renew.saturating_mul(3).saturating_add(spare);
+    let without_stop = default.duration.saturating_sub(default.stop_timeout);
     let duration = stop_timeout.saturating_add(without_stop).max(default.duration);
-    if LEASE_BOUNDS.1 < duration && renew < LEASE_BOUNDS.1 / 6 {
+    if LEASE_BOUNDS.1 < duration {
         let most = LEASE_BOUNDS.1.saturating_sub(without_stop).as_secs();
         let reason = format!("{stop_timeout:?} is longer than a lease can last; write {most}s");
         return wrong("spec.handover.stopTimeout", reason);
@@ -437,11 +425,12 @@ pub fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(0 < time.subsec_nanos()))
 }
 
-/// The release timeout. Its default also covers a job that takes its whole stop timeout.
-fn release_timeout(handover: &HandoverSpec) -> Duration {
-    let default = Timing::default().release_timeout;
-    let enough = default.max(handover.time_to_stop().saturating_add(RELEASE_MARGIN));
-    handover.release_timeout.map_or(enough, Into::into)
+/// Returns the time to wait for a release without a proof: three leases, at most a minute. It also
+/// covers a job that takes its whole stop timeout.
+#[must_use]
+pub fn release_timeout(lease: Duration, stop_timeout: Duration) -> Duration {
+    let most = Timing::default().release_timeout;
+    lease.saturating_mul(3).min(most).max(stop_timeout.saturating_add(RELEASE_MARGIN))
 }
 
 impl From<ProtocolSpec> for Protocol {

@@ -14,19 +14,14 @@ const SWITCHES: [&str; 2] = ["rebalance.paused", "suspend"];
 const PRIVATE: [&str; 2] = ["env", "files"];
 
 /// The names of the fields of a spec that are durations.
-const DURATIONS: [&str; 17] = [
-    "batchWindow",
+const DURATIONS: [&str; 12] = [
     "cooldown",
-    "duration",
     "every",
-    "initialWait",
     "interval",
+    "lease",
     "maxPause",
     "minPause",
-    "notReadyGrace",
     "output",
-    "releaseTimeout",
-    "renew",
     "returnGrace",
     "startPeriod",
     "stopTimeout",

@@ -24,7 +24,8 @@ use swarm_core::session::{JobOutput, Pace};
 
 pub use alive::{AliveFileSpec, AliveSpec};
 pub use autoscale::AutoscaleSpec;
-pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec, SESSION_CLOSE};
+pub(crate) use handover::RENEW_MIN;
+pub use handover::{HandoverSpec, PolicySpec, ProtocolSpec, SESSION_CLOSE};
 pub use logs::{LogLimits, LogsSpec};
 pub use managed::{
     DisruptionMode, DisruptionSpec, EnvVarSpec, FilesSpec, IntOrString, MANAGED_NAME_MAX,
@@ -388,27 +389,11 @@ pub struct RebalanceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub share_tolerance: Option<i32>,
-    /// Time that a new pool waits for all its workers to be ready, before the pods that exist get
-    /// the first jobs. Default: `60s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
-    pub initial_wait: Option<Duration>,
     /// Time that the jobs of a lost worker wait for a new worker in its slot, before they move.
     /// Default: `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub return_grace: Option<Duration>,
-    /// Time after which a plain worker that is not ready loses its jobs to ready workers, at most
-    /// `maxMovesInFlight` at a time. Two workers may run such a job for a moment. `0s` disables
-    /// this. For sessions their leases decide instead. Default: `5m`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
-    pub not_ready_grace: Option<Duration>,
-    /// Time in which changes are collected after a first change, which is handled at once. Default:
-    /// `1s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
-    pub batch_window: Option<Duration>,
 }
 
 /// Treatment of the current assignment when jobs or workers change. `Sticky` keeps each job on its

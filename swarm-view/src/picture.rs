@@ -21,7 +21,7 @@ pub struct Bounds {
     /// The time from the request to stop a job until its worker kills it, `handover.stopTimeout`.
     pub stop: Duration,
     /// The time from that request until another worker gets the job without a proof of its end,
-    /// `handover.releaseTimeout`; `None` if only a proof ends a release.
+    /// The longest time for a release; `None` if only a proof ends a release.
     pub release: Option<Duration>,
     /// The time from the last renewal of a lease until its worker has certainly stopped its jobs.
     pub fence: Duration,
@@ -209,7 +209,7 @@ impl Picture {
         let (who, waited) = (job.worker_name().or(Some("its previous worker")), job.stopping_for);
         let wait = Wait::new("the end of its run", who);
         if let Some(release) = release {
-            let note = "then another worker gets it (handover.releaseTimeout)";
+            let note = "then another worker gets it";
             return wait.lasting(waited, Some(release)).with_note(note);
         }
         let worker = job.worker.unwrap_or_default();

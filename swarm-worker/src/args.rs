@@ -151,12 +151,13 @@ pub struct SessionArgs {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The time for which the jobs of a session may run after its last renewal of the Lease: at
-    /// least 3 × renew + stop timeout, and at most the Swarm's `handover.lease.duration`
+    /// least 3 × renew + stop timeout, and at most the Swarm's `handover.lease`
     #[arg(long, value_name = "TIME", env = "SWARM_LEASE", default_value = "20s", value_parser = duration)]
     pub lease: Duration,
-    /// The interval at which a session renews its Lease
-    #[arg(long, value_name = "TIME", env = "SWARM_RENEW", default_value = "4s", value_parser = duration)]
-    pub renew: Duration,
+    /// The interval at which a session renews its Lease [default: a fifth of the lease, at most 4s,
+    /// or less if the stop timeout requires it]
+    #[arg(long, value_name = "TIME", env = "SWARM_RENEW", value_parser = duration)]
+    pub renew: Option<Duration>,
     /// The time from SIGTERM until this worker is killed: the pod's
     /// `terminationGracePeriodSeconds`. Jobs that are being moved away run for this time, less the
     /// stop timeout and 2 s

@@ -197,8 +197,8 @@ mod tests {
             let refusal = refusal(&[&format!("--pod-uid={odd}")]);
             assert!(refusal.contains("is not the UID of a pod; in the pod's"), "{refusal}");
         }
-        let short = refusal(&[&uid, "--lease=16s"]);
-        assert!(short.contains(" = 17s"), "{short}");
+        let short = refusal(&[&uid, "--lease=6s"]);
+        assert!(short.contains(" = 6.5s"), "{short}");
         let short = refusal(&[&uid, "--grace=6s"]);
         assert!(short.contains("(SWARM_GRACE) to at least 7s"), "{short}");
     }

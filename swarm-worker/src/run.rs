@@ -16,6 +16,7 @@ use swarm_adapters_host::session::FileSession;
 use swarm_adapters_host::worker_view::WorkerViewWatch;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::{JobName, Worker};
+use swarm_spec::convert::Home;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -123,12 +124,9 @@ pub(crate) fn nonce() -> Result<u64, Failure> {
 
 /// Returns the lease terms on the command line.
 pub(crate) fn terms(args: &RunArgs) -> Result<LeaseTerms, Failure> {
-    let terms = LeaseTerms {
-        duration: args.session.lease,
-        renew: args.session.renew,
-        stop_timeout: args.runner.stop_timeout,
-        ..LeaseTerms::default()
-    };
+    let (lease, stop_timeout) = (args.session.lease, args.runner.stop_timeout);
+    let derived = LeaseTerms::derived(lease, stop_timeout, Home::Cluster.renew_min());
+    let terms = LeaseTerms { renew: args.session.renew.unwrap_or(derived.renew), ..derived };
     terms.check().map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(terms)
 }

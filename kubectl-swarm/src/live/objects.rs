@@ -15,7 +15,7 @@ use swarm_core::handover::{LeaseTerms, SessionId, TWO_CLOCKS_MARGIN};
 use swarm_core::parts::{Part, StoredPart, join};
 use swarm_core::stored::{Stored, StoredHolder, Waits};
 use swarm_core::{Failing, Ledger, Timing};
-use swarm_spec::convert::RELEASE_MARGIN;
+use swarm_spec::convert::{Home, release_timeout};
 use swarm_spec::spec::ProtocolSpec;
 use swarm_terminal::times::time;
 use swarm_view::status::{Condition, UnassignedRow};
@@ -167,16 +167,14 @@ impl SwarmObject {
         self.policy() == "Exclusive"
     }
 
-    /// Returns the longest time for a release, `handover.releaseTimeout`.
+    /// Returns the longest time for a release.
     pub(super) fn release_timeout(&self) -> Duration {
-        let default = Timing::default().release_timeout;
-        let default = default.max(self.stop_timeout().saturating_add(RELEASE_MARGIN));
-        self.handover_time("releaseTimeout").unwrap_or(default)
+        release_timeout(self.lease_terms().duration, self.stop_timeout())
     }
 
-    /// Returns the duration of a worker's Lease, `handover.lease.duration`.
+    /// Returns the duration of a worker's Lease, `handover.lease`.
     pub(super) fn lease_duration(&self) -> &str {
-        self.spec["handover"]["lease"]["duration"].as_str().unwrap_or("20s")
+        self.spec["handover"]["lease"].as_str().unwrap_or("20s")
     }
 
     /// Returns the time after which a worker kills a job that it stops, `handover.stopTimeout`.
@@ -198,11 +196,8 @@ impl SwarmObject {
 
     /// Returns the timing of the workers' Leases.
     fn lease_terms(&self) -> LeaseTerms {
-        let default = LeaseTerms::default();
-        let renew = self.spec["handover"]["lease"]["renew"].as_str();
-        let renew = renew.and_then(|renew| time(renew).ok());
-        let duration = time(self.lease_duration()).unwrap_or(default.duration);
-        LeaseTerms { duration, renew: renew.unwrap_or(default.renew), ..default }
+        let duration = time(self.lease_duration()).unwrap_or(LeaseTerms::default().duration);
+        LeaseTerms::derived(duration, self.stop_timeout(), Home::Cluster.renew_min())
     }
 
     /// Returns a time of `handover`, if the spec has it.

@@ -302,7 +302,7 @@ fn the_bounds_of_a_handover_are_those_of_the_spec_or_their_defaults() {
     assert_eq!(bounds(json!({})), (5, Some(60)));
     // A job may take its whole stop timeout.
     assert_eq!(bounds(json!({"stopTimeout": "5m"})), (300, Some(310)));
-    assert_eq!(bounds(json!({"releaseTimeout": "7s"})), (5, Some(7)));
+    assert_eq!(bounds(json!({"lease": "10s"})), (5, Some(30)));
     assert_eq!(bounds(json!({"policy": "Exclusive", "stopTimeout": "20s"})), (20, None));
 }
 

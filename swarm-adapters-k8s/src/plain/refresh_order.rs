@@ -42,15 +42,13 @@ impl RefreshTerms {
     #[must_use]
     pub fn of(swarm: &Swarm) -> Self {
         let refresh = swarm.spec.refresh.clone().unwrap_or_default();
-        let handover = swarm.spec.handover.as_ref();
-        let release_timeout = handover.and_then(|handover| handover.release_timeout);
         let most = refresh.max_unavailable.and_then(|most| usize::try_from(most).ok());
         let worker = swarm.spec.worker.as_ref();
         Self {
             mode: refresh.mode.unwrap_or_default(),
             unavailable_max: most.unwrap_or(1),
             asks: worker.is_some_and(|worker| worker.version_endpoint.is_some()),
-            release_timeout: release_timeout.map_or(RELEASE_TIMEOUT, Into::into),
+            release_timeout: RELEASE_TIMEOUT,
         }
     }
 

@@ -8,7 +8,7 @@ use super::{EventReason, TurnSummary, counted, number, shortened};
 /// The reason of the problem, and of its Event.
 const NOT_READY_TOO_LONG: &str = EventReason::NotReadyTooLong.as_str();
 
-/// The workers that have not been ready for longer than `rebalance.notReadyGrace`, and the effect
+/// The workers that have not been ready for longer than the grace of plain workers, and the effect
 /// on their jobs; `None` without such workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotReadyTooLong {
@@ -46,8 +46,9 @@ impl NotReadyTooLong {
         };
         let names: Vec<_> = workers.iter().map(String::as_str).collect();
         let message = format!(
-            "{} not been ready for longer than rebalance.notReadyGrace: {}; {what}",
+            "{} not been ready for longer than {} s: {}; {what}",
             number(names.len(), "this worker has", "these workers have"),
+            desired.timing.not_ready_grace.unwrap_or_default().as_secs(),
             shortened(&names)
         );
         Some(Self { workers, message })

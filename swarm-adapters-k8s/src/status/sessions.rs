@@ -248,7 +248,7 @@ impl SessionReport {
         let (worker, lease) = all.first()?;
         let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
         let message = format!(
-            "{} Leases for longer than the {:?} of handover.lease.duration: {}; `{worker}` says \
+            "{} Leases for longer than the {:?} of handover.lease: {}; `{worker}` says \
              {lease:?}: start it with the duration of the Swarm, or raise that",
             number(
                 names.len(),
@@ -331,7 +331,7 @@ impl SessionReport {
              the pod if the worker never answers. If its node is permanently off, delete the node \
              or taint it node.kubernetes.io/out-of-service"
         } else {
-            "after handover.releaseTimeout other workers get them anyway"
+            "after a while other workers get them anyway"
         };
         let message = format!(
             "{} not answered: {}; `{worker}` since {since}, {}; {then}",
@@ -385,7 +385,7 @@ mod tests {
         assert!(words(3, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");
         assert_eq!(all.len(), 4);
         let weaker = SessionReport { is_exclusive: false, ..sessions };
-        assert!(reported(&weaker)[3].contains("after handover.releaseTimeout"));
+        assert!(reported(&weaker)[3].contains("after a while"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ async fn another_mistake_under_the_same_reason_is_another_event() {
     s.pod("w-0");
     let invalid = |milliseconds: u32| {
         let mut spec = on_w(&["a"]);
-        spec["handover"] = json!({"lease": {"duration": format!("{milliseconds}ms")}});
+        spec["handover"] = json!({"lease": format!("{milliseconds}ms")});
         spec
     };
     for milliseconds in [1, 2, 1] {
@@ -52,7 +52,7 @@ async fn events_about_one_swarm_are_bounded_and_the_condition_has_the_newest_tex
     s.pod("w-0");
     for milliseconds in 1..=40 {
         let mut spec = on_w(&["a"]);
-        spec["handover"] = json!({"lease": {"duration": format!("{milliseconds}ms")}});
+        spec["handover"] = json!({"lease": format!("{milliseconds}ms")});
         s.swarm("s", spec);
         s.pass(Duration::from_secs(1)).await;
     }

@@ -16,8 +16,7 @@ const HOSTILE: usize = 100;
 
 fn on(set: &str, jobs: &[String]) -> Value {
     let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
-    let rebalance = json!({"batchWindow": "0s", "initialWait": "0s"});
-    json!({"pool": {"statefulSet": {"name": set}}, "jobs": jobs, "rebalance": rebalance})
+    json!({"pool": {"statefulSet": {"name": set}}, "jobs": jobs})
 }
 
 /// The times from an edit of a Swarm of the others until its status covers the edit, sorted.
@@ -92,8 +91,7 @@ async fn a_tenant_with_many_long_lists_lets_the_list_of_another_one_be_read_betw
     s.pod("w-0");
     let from = |set: &str, name: &str| {
         let sources = json!([{"configMap": {"name": name, "key": "jobs"}}]);
-        let rebalance = json!({"batchWindow": "0s", "initialWait": "0s"});
-        json!({"pool": {"statefulSet": {"name": set}}, "jobSources": sources, "rebalance": rebalance})
+        json!({"pool": {"statefulSet": {"name": set}}, "jobSources": sources})
     };
     s.server.put(list(NAMESPACE, "list", "- a\n"));
     s.swarm("s", from("w", "list"));

@@ -13,13 +13,12 @@ async fn jobs_of_a_worker_that_is_not_ready_for_too_long_move() {
     s.pod("w-0");
     s.pod("w-1");
     let jobs = json!([{"name": "a"}, {"name": "b"}]);
-    let rebalance = json!({"notReadyGrace": "2m"});
     let pool = json!({"statefulSet": {"name": "w"}});
-    s.swarm("s", json!({"pool": pool, "jobs": jobs, "rebalance": rebalance}));
+    s.swarm("s", json!({"pool": pool, "jobs": jobs}));
     s.until("it is settled", |s| s.is_settled("s")).await;
     let _ = s.transcript();
     s.pod_that_is("w-1", false);
-    s.pass(Duration::from_secs(110)).await;
+    s.pass(Duration::from_secs(290)).await;
     assert_eq!(s.condition("s", "Ready"), "False/WorkersNotReady");
     s.until("its job moves", |s| s.condition("s", "Ready") == "False/WorkersMissing").await;
     assert_eq!(s.condition("s", "Degraded"), "True/NotReadyTooLong");

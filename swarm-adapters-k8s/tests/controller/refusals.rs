@@ -25,7 +25,6 @@ fn by_labels(jobs: &[&str]) -> Value {
     let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
     json!({
         "pool": {"pods": {"matchLabels": {"app": "w"}}}, "jobs": jobs,
-        "rebalance": {"initialWait": "0s"},
     })
 }
 

@@ -422,6 +422,38 @@ pub enum LeaseTermsError {
 }
 
 impl LeaseTerms {
+    /// Returns terms whose interval follows from the duration and the stop timeout. It is a fifth of
+    /// the duration, at most 4 s, and less if jobs need the time to stop, but at least `renew_min`. So a
+    /// long lease does not delay the news that a worker is silent.
+    ///
+    /// The terms pass the [check](Self::check) if the duration is at least 3 × `renew_min` + stop
+    /// timeout.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::LeaseTerms;
+    ///
+    /// let renew_min = Duration::from_millis(500);
+    /// let of = |duration, stop_timeout| {
+    ///     let [duration, stop_timeout] = [duration, stop_timeout].map(Duration::from_secs);
+    ///     LeaseTerms::derived(duration, stop_timeout, renew_min)
+    /// };
+    /// assert_eq!(of(20, 5), LeaseTerms::default());
+    /// assert_eq!(of(60, 5).renew, Duration::from_secs(4));
+    /// assert_eq!(of(60, 45).renew, Duration::from_secs(4));
+    /// assert_eq!(of(3, 1).renew, Duration::from_millis(533));
+    /// ```
+    #[must_use]
+    pub fn derived(duration: Duration, stop_timeout: Duration, renew_min: Duration) -> Self {
+        // Of the default terms, these are 4 s of 15 s. Three renewals leave a fifth of the time.
+        let left = duration.saturating_sub(stop_timeout).saturating_mul(4) / 15;
+        let renew = (duration / 5).min(left).min(Self::default().renew).max(renew_min);
+        // Arguments and environment variables have whole milliseconds.
+        let renew = Duration::from_secs(renew.as_secs())
+            + Duration::from_millis(renew.subsec_millis().into());
+        Self { duration, renew, stop_timeout, ..Self::default() }
+    }
+
     /// Checks whether a session can work under these terms.
     ///
     /// # Errors

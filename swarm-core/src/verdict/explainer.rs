@@ -113,7 +113,7 @@ impl Explainer {
             ))
         });
         first.map_or_else(String::new, |(worker, job)| {
-            format!("; {worker} has not released `{job}` within handover.releaseTimeout")
+            format!("; {worker} has not released `{job}` in time")
         })
     }
 
@@ -149,7 +149,7 @@ impl Explainer {
     fn pool_incomplete(&self) -> String {
         let (ready, wanted) = self.incomplete.unwrap_or_default();
         let ready = super::workers_ready(ready, wanted);
-        format!("the pool is new, and {ready}; it waits for all, or for initialWait to pass")
+        format!("the pool is new, and {ready}; it waits for all of them")
     }
 
     fn pin(&self, job: &Job) -> String {

@@ -93,8 +93,7 @@ impl Fixed {
         }
         let times = [
             (self.stop_timeout_ms == edited.stop_timeout_ms, "stopTimeout"),
-            (self.renew_ms == edited.renew_ms, "lease.renew"),
-            (self.duration_ms == edited.duration_ms, "lease.duration"),
+            (self.duration_ms == edited.duration_ms, "lease"),
         ];
         let Some((_, place)) = times.iter().find(|(is_same, _)| !is_same) else { return Ok(()) };
         let reason =

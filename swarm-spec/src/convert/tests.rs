@@ -11,7 +11,7 @@ fn what_jobs_and_workers_ask_for_reaches_the_planner() {
     let desired = spec(&format!(
         "{POOL}\njobs: [{{name: a, share: 40, pin: 2, priority: -3}}, {{name: b}}]\n\
          worker: {{maxJobs: 7}}\nreplicas: 4\nrebalance: {{mode: Canonical, returnGrace: 5s, \
-         paused: true, maxMovesInFlight: 3, shareTolerance: 20, batchWindow: 0s}}"
+         paused: true, maxMovesInFlight: 3, shareTolerance: 20}}"
     ));
     let desired = desired.unwrap();
     let share = Share::new(40).ok();
@@ -20,7 +20,7 @@ fn what_jobs_and_workers_ask_for_reaches_the_planner() {
     assert_eq!((desired.max_jobs, desired.rules.mode), (Some(7), Mode::Canonical));
     assert_eq!(desired.rules.share_tolerance, Some(20));
     assert_eq!((desired.paused, desired.replicas), (true, Some(4)));
-    assert_eq!((desired.rules.moves_max, desired.batch_window), (Some(3), Duration::ZERO));
+    assert_eq!(desired.rules.moves_max, Some(3));
     assert_eq!(desired.timing.return_grace, Duration::from_secs(5));
 }
 
@@ -34,14 +34,6 @@ fn autoscale_has_a_worker_at_least_and_shrinks_after_five_minutes_unless_it_says
     let by_shares = Autoscale { min: 0, max: 4, per_worker, cooldown };
     let text = "{min: 0, max: 4, sharePerWorker: 80, cooldown: 20s}";
     assert_eq!(terms(text), Some(by_shares));
-}
-
-#[test]
-fn a_grace_of_zero_is_for_ever() {
-    let grace = |text| spec(&format!("{POOL}\n{text}")).unwrap().timing.not_ready_grace;
-    assert_eq!(grace("rebalance: {notReadyGrace: 0s}"), None);
-    assert_eq!(grace("rebalance: {notReadyGrace: 7s}"), Some(Duration::from_secs(7)));
-    assert_eq!(grace(""), Some(Duration::from_mins(5)));
 }
 
 #[test]
@@ -89,12 +81,12 @@ fn leases_that_cannot_work_are_refused_with_what_would() {
         lease_terms(&spec, Home::Cluster).map_err(|error| error.to_string())
     };
     assert_eq!(terms("{}"), Ok(LeaseTerms::default()));
-    let short = terms("{stopTimeout: 1s, lease: {duration: 7s, renew: 2s}}").unwrap();
+    let short = terms("{stopTimeout: 1s, lease: 7s}").unwrap();
     assert_eq!(short.fence_wait(), Duration::from_secs(7) * 1010 / 990 + short.slack);
     let cases = [
-        ("{lease: {duration: 16s}}", "spec.handover.lease.duration: a lease of 16s is too"),
-        ("{lease: {renew: 400ms}}", "spec.handover.lease.renew: 400ms is too often"),
-        ("{lease: {duration: 2h}}", "spec.handover.lease.duration: 7200s is too long"),
+        ("{lease: 6s}", "spec.handover.lease: 6s is too short for a stopTimeout of 5s; write 7s"),
+        ("{stopTimeout: 0s, lease: 1s}", "spec.handover.lease: 1s is too short; write 2s"),
+        ("{lease: 2h}", "spec.handover.lease: 7200s is too long"),
     ];
     for (text, expected) in cases {
         let message = terms(text).unwrap_err();
@@ -108,11 +100,11 @@ fn a_lease_that_is_too_short_is_refused_with_the_value_to_write() {
         let spec = serde_yaml::from_str(&format!("{POOL}\nhandover: {text}")).unwrap();
         lease_terms(&spec, home).map(|it| it.duration.as_secs()).map_err(|error| error.to_string())
     };
-    let short = "{stopTimeout: 30500ms}";
+    let short = "{stopTimeout: 30200ms}";
     let refused = duration(short, Home::Cluster).unwrap_err();
-    assert!(refused.ends_with("3 × renew + stop timeout = 42.5s; write 43s"), "{refused}");
-    let written = "{stopTimeout: 30s, lease: {duration: 20s}}";
-    assert!(duration(written, Home::Machine).unwrap_err().ends_with("; write 42s"));
+    assert!(refused.ends_with("a stopTimeout of 30.2s; write 32s or more"), "{refused}");
+    let written = "{stopTimeout: 30s, lease: 20s}";
+    assert!(duration(written, Home::Machine).unwrap_err().ends_with("; write 31s or more"));
 }
 
 #[test]
@@ -126,7 +118,6 @@ fn on_one_machine_the_stop_timeout_decides_how_long_a_lease_lasts_that_is_not_wr
     assert_eq!(duration("{}"), Ok(20));
     assert_eq!(duration("{stopTimeout: 1s}"), Ok(20));
     assert_eq!(duration("{stopTimeout: 30s}"), Ok(45));
-    assert_eq!(duration("{stopTimeout: 30s, lease: {renew: 1s}}"), Ok(36));
     let refused = duration("{stopTimeout: 1h}").unwrap_err();
     assert!(refused.starts_with("spec.handover.stopTimeout: 3600s "), "{refused}");
     assert!(refused.ends_with("write 3585s"), "{refused}");
@@ -136,17 +127,38 @@ fn on_one_machine_the_stop_timeout_decides_how_long_a_lease_lasts_that_is_not_wr
 #[test]
 fn a_release_waits_at_least_as_long_as_a_job_may_take_to_stop() {
     let waits = |text: &str| spec(&format!("{POOL}\n{text}")).unwrap().timing.release_timeout;
-    let lease = "lease: {duration: 20m}";
+    let lease = "lease: 20m";
     assert_eq!(waits("").as_secs(), 60);
     assert_eq!(waits(&format!("handover: {{stopTimeout: 90s, {lease}}}")).as_secs(), 100);
-    let written = format!("handover: {{stopTimeout: 90s, releaseTimeout: 5s, {lease}}}");
-    assert_eq!(waits(&written).as_secs(), 5);
+    assert_eq!(waits(&format!("handover: {{{lease}}}")).as_secs(), 60);
+    assert_eq!(waits("handover: {stopTimeout: 2s, lease: 8s}").as_secs(), 24);
 }
 
 #[test]
 fn exclusive_handovers_are_for_sessions() {
-    let text = "worker: {protocol: Session}\nhandover: {policy: Exclusive, releaseTimeout: 9s}";
+    let text = "worker: {protocol: Session}\nhandover: {policy: Exclusive}";
     let desired = spec(&format!("{POOL}\n{text}")).unwrap();
     assert_eq!(desired.policy, Policy::Exclusive);
-    assert_eq!(desired.timing.release_timeout, Duration::from_secs(9));
+}
+
+/// A spec names no interval of renewals, so no lease that is accepted may need another one.
+#[test]
+fn every_lease_that_is_accepted_can_be_renewed_in_time() {
+    for home in [Home::Cluster, Home::Machine] {
+        let (mut accepted, mut refused) = (0, 0);
+        for stop_ms in (0..8_000).step_by(100) {
+            for lease_ms in (1_500..20_000).step_by(250) {
+                let text =
+                    format!("{POOL}\nhandover: {{stopTimeout: {stop_ms}ms, lease: {lease_ms}ms}}");
+                let Ok(terms) = lease_terms(&serde_yaml::from_str(&text).unwrap(), home) else {
+                    refused += 1;
+                    continue;
+                };
+                accepted += 1;
+                assert_eq!(terms.check(), Ok(()), "{text}");
+                assert!(home.renew_min() <= terms.renew, "{text}: {terms:?}");
+            }
+        }
+        assert!(1_000 < accepted && 1_000 < refused, "{accepted}, {refused}");
+    }
 }

@@ -58,9 +58,9 @@ fn a_field_that_the_spec_has_elsewhere_is_named_with_its_path() {
     let places = [
         ("stopTimeout: 5s", "spec.stopTimeout", "did you mean `spec.handover.stopTimeout`?"),
         (
-            "handover: {duration: 9s}",
-            "spec.handover.duration",
-            "did you mean `spec.handover.lease.duration`?",
+            "handover: {paused: true}",
+            "spec.handover.paused",
+            "did you mean `spec.rebalance.paused`?",
         ),
         ("share: 5", "spec.share", "did you mean `spec.jobs[*].share`?"),
         ("handover: {replicas: 2}", "spec.handover.replicas", "did you mean `spec.replicas`?"),
@@ -80,11 +80,9 @@ fn a_value_of_another_form_is_shown_in_the_right_form() {
         ("handover: {stopTimeout: 30}", "with its unit; write 30s"),
         ("handover: {stopTimeout: 1.5}", "with its unit; write 1.5s"),
         ("handover: {stopTimeout: true}", "with its unit; write for example 30s"),
-        ("handover: {releaseTimeout: -1}", "with its unit; write for example 30s"),
-        ("handover: {lease: {duration: 45}}", "with its unit; write 45s"),
-        ("handover: {lease: {renew: 4}}", "with its unit; write 4s"),
+        ("handover: {lease: 45}", "with its unit; write 45s"),
         ("rebalance: {returnGrace: 90000}", "with its unit; write for example 30s"),
-        ("rebalance: {batchWindow: 2}", "with its unit; write 2s"),
+        ("rebalance: {returnGrace: 2}", "with its unit; write 2s"),
         ("autoscale: {max: 3, cooldown: 300}", "with its unit; write 300s"),
         ("worker: {runner: {ping: {interval: 10}}}", "with its unit; write 10s"),
         ("worker: {runner: {command: sleep 1000}}", "not a text; write [\"sleep\", \"1000\"]"),
@@ -195,13 +193,13 @@ fn a_file_is_accepted_or_refused_as_the_api_server_does_it() {
 
 #[test]
 fn leases_on_one_machine_may_be_renewed_a_little_more_often() {
-    let renewed = |every: &str| {
-        let handover = format!("  handover: {{lease: {{renew: {every}}}}}\n  pool:");
+    let lasts = |lease: &str| {
+        let handover = format!("  handover: {{stopTimeout: 1s, lease: {lease}}}\n  pool:");
         let text = GOOD.replace("  pool:", &handover);
         [Home::Cluster, Home::Machine].map(|home| super::parse(&text, None, home).is_ok())
     };
-    assert_eq!((renewed("500ms"), renewed("499ms")), ([true, true], [false, true]));
-    assert_eq!((renewed("300ms"), renewed("299ms")), ([false, true], [false, false]));
+    assert_eq!((lasts("2500ms"), lasts("2499ms")), ([true, true], [false, true]));
+    assert_eq!((lasts("2s"), lasts("1999ms")), ([false, true], [false, false]));
 }
 
 #[test]
@@ -303,7 +301,7 @@ fn every_mistake_is_named_in_one_sentence_with_its_place() {
         ("kind: Swarm", "kind: Storm"),
         ("metadata: {name: streams}", "metadata: {name: streams"),
         ("spec:\n  jobs", "spec:\n  jobs: []\n  jobs"),
-        ("worker: {runner: {log: {}}}", "rebalance: {initialWait: soon}"),
+        ("worker: {runner: {log: {}}}", "rebalance: {returnGrace: soon}"),
     ];
     let mistakes = [
         ("share: 100", "share: 101"),
@@ -353,10 +351,9 @@ fn every_mistake_is_named_in_one_sentence_with_its_place() {
         ("SIGINT", "INT"),
         ("limit: 3", "limit: three"),
         ("policy: Exclusive", "policy: exclusive"),
-        ("duration: 8s", "duration: 7s"),
-        ("renew: 2s", "renew: 0s"),
+        ("lease: 8s", "lease: 3s"),
         ("maxMovesInFlight: 3", "maxMovesInFlight: -3"),
-        ("batchWindow: 0s", "batchWindow: 99h"),
+        ("returnGrace: 2s", "returnGrace: 99h"),
         ("mode: Canonical", "mode: Random"),
         ("replication: One", "replication: Some"),
         ("- cnbc:50", "- bbc:new"),

@@ -13,6 +13,10 @@ use crate::rule::Rule;
 /// write of its Lease, and for late signals and timers. A worker refuses to start with less.
 pub const SESSION_CLOSE: time::Duration = time::Duration::from_secs(2);
 
+/// The shortest time between two renewals of a Lease on a cluster, where an API server serves the
+/// renewals of all workers.
+pub(crate) const RENEW_MIN: time::Duration = time::Duration::from_millis(500);
+
 /// Protocol of the workers. `Plain`: programs that read their jobs from a file. A pod that holds a
 /// session's Lease is still served as a session, so a pool can migrate pod by pod. `Session`:
 /// programs that hold a Lease and acknowledge, such as `swarm-worker run --protocol session`; other
@@ -38,7 +42,7 @@ impl ProtocolSpec {
 }
 
 /// Proof that is needed before a job is granted to the next worker. `AtLeastOnce` also accepts that
-/// `releaseTimeout` passed, or `rebalance.returnGrace` for a lost worker; then two workers may run
+/// the time for a release passed, or `rebalance.returnGrace` for a lost worker; then two workers may run
 /// the job for a while. `Exclusive` always waits for a proof that the worker stopped the job, and
 /// needs `worker.protocol: Session`. Default: `AtLeastOnce`.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,11 +62,6 @@ pub struct HandoverSpec {
     /// Proof that is needed before a job is granted to the next worker. Default: `AtLeastOnce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
-    /// Time to wait for a worker to release its jobs, when jobs move and when the Swarm is deleted.
-    /// With `Exclusive` a release has no timeout. Default: `60s`, and at least `stopTimeout` plus 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
-    pub release_timeout: Option<Duration>,
     /// Time that a job has to stop before it is killed. On a cluster start workers with the same
     /// `--stop-timeout`. A runner can give its jobs less, as `stop.timeout`. Default: `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,9 +70,21 @@ pub struct HandoverSpec {
         extend("x-kubernetes-validations" = [duration::bounded()])
     )]
     pub stop_timeout: Option<Duration>,
-    /// Timing of the Leases that workers hold.
+    /// Time that a worker may act after a renewal of its Lease: 2s to 1h, at least `stopTimeout` plus
+    /// 1.5s. Workers must be started with the same value. A worker renews five times in it, or more
+    /// often if `stopTimeout` requires it. A silent worker is fenced a little later. A worker that
+    /// does not release its jobs keeps them for three times this value, at most 60s, and at least
+    /// `stopTimeout` plus 10s; with `Exclusive` for any time. Default: `20s`; on one machine longer
+    /// if `stopTimeout` requires it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<LeaseTermsSpec>,
+    #[schemars(
+        length(max = 64),
+        extend("x-kubernetes-validations" = [Rule::new(
+            "duration(self) >= duration('2s') && duration(self) <= duration('1h')",
+            "write a duration from 2s to 1h, for example 20s"
+        )])
+    )]
+    pub lease: Option<Duration>,
 }
 
 impl HandoverSpec {
@@ -83,42 +94,18 @@ impl HandoverSpec {
     }
 }
 
-/// Timing of the Leases that workers hold. Workers must be started with the same values.
-#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LeaseTermsSpec {
-    /// Time that a worker may act after a renewal of its Lease: 2s to 1h, at least 3 × `renew` +
-    /// `stopTimeout`. A silent worker is fenced a little later. Default: `20s`; on one machine
-    /// longer if `stopTimeout` requires it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
-        "duration(self) >= duration('2s') && duration(self) <= duration('1h')",
-        "write a duration from 2s to 1h, for example 20s"
-    )]))]
-    pub duration: Option<Duration>,
-    /// Interval between renewals of a Lease: 500ms to 20m. Default: `4s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
-        "duration(self) >= duration('500ms') && duration(self) <= duration('20m')",
-        "write a duration from 500ms to 20m, for example 4s"
-    )]))]
-    pub renew: Option<Duration>,
-}
-
 /// Refuses a Lease that would end before a late renewal could save it.
 fn long_enough() -> Rule {
-    let LeaseTerms { duration, renew, stop_timeout, .. } = LeaseTerms::default();
-    let [duration, renew, stop] = [duration, renew, stop_timeout].map(|it| it.as_secs());
-    let of_lease = |field: &str, default: u64| {
-        let is_said = format!("has(self.lease) && has(self.lease.{field})");
-        format!("duration({is_said} ? self.lease.{field} : '{default}s')")
-    };
-    let lasts = of_lease("duration", duration);
-    let renews = of_lease("renew", renew);
-    let stops = format!("duration(has(self.stopTimeout) ? self.stopTimeout : '{stop}s')");
+    let LeaseTerms { duration, stop_timeout, .. } = LeaseTerms::default();
+    let [duration, stop] = [duration, stop_timeout].map(|it| it.as_secs());
+    let renewals = (RENEW_MIN * 3).as_millis();
     let message = format!(
-        "handover.lease.duration is too short: write at least 3 times lease.renew plus stopTimeout \
-         (where they are not written, they are {duration}s, {renew}s and {stop}s)"
+        "handover.lease is too short: write at least stopTimeout plus {renewals}ms (where they are \
+         not written, they are {duration}s and {stop}s)"
     );
-    let rule = format!("{lasts} >= {renews} + {renews} + {renews} + {stops}");
+    let rule = format!(
+        "duration(has(self.lease) ? self.lease : '{duration}s') >= duration(has(self.stopTimeout) ? \
+         self.stopTimeout : '{stop}s') + duration('{renewals}ms')"
+    );
     Rule::new(rule, message)
 }

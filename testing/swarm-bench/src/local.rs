@@ -69,7 +69,7 @@ pub(crate) fn build() -> io::Result<PathBuf> {
 pub(crate) fn manifest(workers: u32, jobs: &str) -> String {
     format!(
         "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: bench}}\nspec:\n  \
-         replicas: {workers}\n  pool: {{statefulSet: {{name: w}}}}\n  rebalance: {{batchWindow: 0s}}\n  jobs:\n{jobs}"
+         replicas: {workers}\n  pool: {{statefulSet: {{name: w}}}}\n  jobs:\n{jobs}"
     )
 }
 

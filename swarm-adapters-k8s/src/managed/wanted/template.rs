@@ -284,10 +284,8 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
     if pool.swarm.protocol() == ProtocolSpec::Session {
         set("SWARM_PROTOCOL", "session".into());
         set("SWARM_STATE_DIR", STATE_DIR.into());
-        let lease = handover.lease.unwrap_or_default();
-        let terms = [("SWARM_LEASE", lease.duration), ("SWARM_RENEW", lease.renew)];
-        for (name, time) in terms.into_iter().filter_map(|(name, it)| Some((name, it?))) {
-            set(name, text(time.into()));
+        if let Some(lease) = handover.lease {
+            set("SWARM_LEASE", text(lease.into()));
         }
         // [`set_grace`] updates the variable after the merge of the user's template.
         set(GRACE, format!("{}s", grace_seconds(pool)));

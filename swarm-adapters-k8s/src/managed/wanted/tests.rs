@@ -73,7 +73,7 @@ fn everything_that_can_be_asked_for_is_in_what_is_made() {
             },
         }},
         "worker": {"protocol": "Session", "runner": {"command": ["ffmpeg", "$(x)", "{job}"]}},
-        "handover": {"lease": {"duration": "30s", "renew": "5s"}, "stopTimeout": "9s"},
+        "handover": {"lease": "30s", "stopTimeout": "9s"},
     });
     let all = made(&spec).unwrap();
     let expected = [
@@ -192,7 +192,7 @@ fn pods_have_the_time_that_their_jobs_may_take_to_stop() {
         Ok::<_, String>((spec["terminationGracePeriodSeconds"].as_i64().unwrap(), values))
     };
     let managed = || json!({"image": "reader:1"});
-    let lease = json!({"duration": "2m"});
+    let lease = "2m";
     assert_eq!(grace("Plain", json!({}), managed()), Ok((30, vec![])));
     let long = || json!({"stopTimeout": "60500ms", "lease": lease});
     assert_eq!(grace("Plain", long(), managed()), Ok((71, vec![])));
@@ -211,7 +211,7 @@ fn pods_have_the_time_that_their_jobs_may_take_to_stop() {
 #[test]
 fn a_worker_that_would_not_start_with_its_times_is_refused_with_what_to_write() {
     let session = |stop: &str, managed: Value| {
-        let handover = json!({"stopTimeout": stop, "lease": {"duration": "5m"}});
+        let handover = json!({"stopTimeout": stop, "lease": "5m"});
         let handover = if stop.is_empty() { json!({}) } else { handover };
         let worker = json!({"protocol": "Session"});
         made(&json!({"pool": {"managed": managed}, "worker": worker, "handover": handover}))

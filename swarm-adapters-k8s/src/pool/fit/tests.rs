@@ -83,7 +83,7 @@ fn a_grace_of_the_worker_that_is_longer_than_that_of_its_pod_is_a_contradiction(
 #[test]
 fn a_grace_that_is_shorter_than_the_stop_timeout_is_named_whatever_program_runs() {
     let foreign = |grace: i64| json!({"terminationGracePeriodSeconds": grace, "containers": [{"name": "own"}]});
-    let handover = json!({"stopTimeout": "40s", "lease": {"duration": "2m"}});
+    let handover = json!({"stopTimeout": "40s", "lease": "2m"});
     let plain = swarm(&json!({"handover": handover}));
     let session = swarm(&json!({"handover": handover, "worker": {"protocol": "Session"}}));
     let (reason, message) = one(&plain, &foreign(40));

@@ -46,8 +46,7 @@ spec:
 }
 
 /// Terms of most tests: short, so that the tests are quick.
-pub(crate) const SHORT: &str =
-    "handover: {policy: Exclusive, lease: {duration: 3s, renew: 300ms}, stopTimeout: 1s}";
+pub(crate) const SHORT: &str = "handover: {policy: Exclusive, lease: 3s, stopTimeout: 1s}";
 
 struct Job {
     log: File,

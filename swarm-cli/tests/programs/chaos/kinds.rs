@@ -175,7 +175,7 @@ fn suspended_jobs_run_nowhere_and_go_on_afterwards() {
 #[test]
 fn what_all_workers_run_runs_on_every_worker_once() {
     // A worker that leaves and waits for its jobs to be taken would do so for this time.
-    let patient = SHORT.replace("stopTimeout", "releaseTimeout: 1h, stopTimeout");
+    let patient = SHORT.replace("stopTimeout: 1s", "stopTimeout: 30m").replace("3s", "1h");
     let spec = format!("replicas: 2\n  replication: All\n  {patient}");
     let mut pool = Pool::new(&manifest(&spec, &["a", "b"]));
     pool.start();

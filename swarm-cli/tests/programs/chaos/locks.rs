@@ -103,7 +103,7 @@ impl Pool {
                 "worker": {"protocol": "Session", "runners": runners},
                 "handover": {
                     "policy": "Exclusive", "stopTimeout": "1s",
-                    "lease": {"duration": "3s", "renew": "300ms"},
+                    "lease": "3s",
                 },
                 "jobs": entries,
             },

@@ -47,7 +47,7 @@ impl Pool {
              replicas: {workers}\n  pool: {{statefulSet: {{name: w}}}}\n  worker:\n    protocol: \
              Session\n    runner:\n      workingDir: {}\n      command: {JOB}\n  \
              handover: {{policy: Exclusive, \
-             stopTimeout: 1s, lease: {{duration: 4s, renew: 1s}}}}\n  jobs: [{{name: a}}, {{name: b}}]\n",
+             stopTimeout: 1s, lease: 4s}}\n  jobs: [{{name: a}}, {{name: b}}]\n",
             dir.display()
         ));
         Some(Self { machine })

@@ -34,7 +34,7 @@ spec:
       command: [sh, -c, "until test -e {dir}/$0; do sleep 0.01; done; echo no camera; exit 3", "{{job}}"]
       restart: {{limit: 0}}
   # No lease is renewed while a test waits.
-  handover: {{lease: {{duration: 1h, renew: 15m}}}}
+  handover: {{lease: 1h}}
   jobs: [{}]
 "#,
         names.join(", ")

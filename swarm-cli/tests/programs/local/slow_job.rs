@@ -17,7 +17,7 @@ spec:
   worker:
     protocol: Session
     runner: {command: [sh, -c, "{param.cmd}"]}
-  handover: {policy: POLICY, stopTimeout: 30s, lease: {duration: 60s}}
+  handover: {policy: POLICY, stopTimeout: 30s, lease: 60s}
   jobs:
     - {name: quick-1, pin: 0, params: {cmd: "QUICK"}}
     - {name: quick-2, pin: 0, params: {cmd: "QUICK"}}

@@ -90,7 +90,7 @@ fn a_job_has_its_stop_timeout_whatever_ends_the_pool() {
 
 #[test]
 fn a_job_has_its_stop_timeout_where_its_worker_is_not_wanted_any_more() {
-    let handover = "{stopTimeout: 40s, releaseTimeout: 1s}";
+    let handover = "{stopTimeout: 40s}";
     let machine = pool(2, handover, SLOW, "{name: a}, {name: b}");
     let operator = machine.settled();
     record(&machine, 2);
@@ -201,10 +201,10 @@ fn a_stop_timeout_needs_no_lease_and_one_that_is_too_short_is_refused_with_what_
     let mut operator = machine.settled();
     operator.signal(Signal::TERM);
     assert_eq!(operator.ended().code(), Some(0));
-    machine.edit("{stopTimeout: 2m}", "{stopTimeout: 2m, lease: {duration: 1m}}");
+    machine.edit("{stopTimeout: 2m}", "{stopTimeout: 2m, lease: 1m}");
     let output = machine.output(&[]);
     assert_eq!(output.status.code(), Some(2));
     let complaint = text(&output).1;
     let first = complaint.lines().next().unwrap();
-    assert!(first.ends_with("stop timeout = 132s; write 132s"), "{complaint}");
+    assert!(first.ends_with("a stopTimeout of 120s; write 121s or more"), "{complaint}");
 }

@@ -174,10 +174,7 @@ fn the_log_of_a_job_is_shown_as_plain_text_until_enter() {
 fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back_while_jobs_go_on() {
     let machine = Machine::new();
     // Leases that end while the operator is stopped, if anybody counts that time.
-    let text = MANIFEST.replace(
-        "spec:\n",
-        "spec:\n  handover: {lease: {duration: 3s, renew: 300ms}, stopTimeout: 1s}\n",
-    );
+    let text = MANIFEST.replace("spec:\n", "spec:\n  handover: {lease: 3s, stopTimeout: 1s}\n");
     machine.write(&text);
     let shell = ["bash", "--norc", "--noprofile", "-i"].map(Into::into);
     let mut tty = Tty::run(&machine, &shell, &[("PS1", "shell> ")], "");

@@ -161,7 +161,7 @@ fn an_invalid_file_is_reported_until_it_is_mended() {
 #[test]
 fn a_frozen_worker_is_reported_as_silent_before_it_is_replaced() {
     let machine = Machine::new();
-    machine.edit("spec:\n", "spec:\n  handover: {lease: {duration: 1h, renew: 300ms}}\n");
+    machine.edit("spec:\n", "spec:\n  handover: {lease: 1m}\n");
     let operator = machine.settled_with(&["--listen", "0"]);
     let address = address(&operator);
     let frozen = machine.workers()["swarm-worker-1"];

@@ -157,7 +157,7 @@ fn a_job_that_should_not_run_or_move_is_told_apart() {
     let ill = [(Presence::NotReady(Duration::ZERO), None)];
     let new = in_turn(&desired, &ill);
     assert!(new.starts_with("the pool is new, and 0 of 1 worker is ready"), "{new}");
-    assert!(new.contains("initialWait"), "{new}");
+    assert!(new.contains("waits for all"), "{new}");
 }
 
 #[test]
@@ -222,7 +222,6 @@ fn a_worker_that_keeps_a_job_for_too_long_is_named() {
     assert_eq!(why, None, "the turn that asks for the release expects it in a moment");
     assert_eq!(sentence(&releasing, timeout.saturating_sub(Duration::from_millis(1))).1, None);
     let (_, why) = sentence(&releasing, timeout);
-    let expected =
-        "every worker is full; w-0 has not released `old` within handover.releaseTimeout";
+    let expected = "every worker is full; w-0 has not released `old` in time";
     assert_eq!(why.as_deref(), Some(expected));
 }

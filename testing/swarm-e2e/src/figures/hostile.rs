@@ -168,7 +168,6 @@ async fn make(tenants: &[Context]) -> Result<()> {
             sets.create(&PostParams::default(), &from_value(set)?).await?;
             let mut spec = json!({
                 "pool": {"statefulSet": {"name": name}}, "jobs": [{"name": "a"}],
-                "rebalance": {"batchWindow": "0s"},
             });
             if has_list(n) {
                 maps.create(&PostParams::default(), &from_value(list(n, &[]))?).await?;

@@ -67,11 +67,11 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
 fn pool(context: &Context) -> SessionPool {
     let mut pool = SessionPool::new(context, "slow-job").with_short_leases();
     (pool.kind, pool.policy, pool.runner) = (Kind::ManagedSet, Policy::Exclusive, Runner::Swarm);
-    pool.batch_window = Some("0s");
     pool.managed = json!({"image": SHELL});
     pool.says = json!({"command": ["sh", "-c", "{param.run}"]});
     pool.spec = json!({
-        "handover": {"stopTimeout": "10s", "lease": {"duration": "40s", "renew": "4s"}},
+        // Workers renew a lease of this length every 4 s.
+        "handover": {"stopTimeout": "10s", "lease": "25s"},
         "pool": {"managed": {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 30}}}},
     });
     let quick = json!({"run": "exec sleep 1000000"});

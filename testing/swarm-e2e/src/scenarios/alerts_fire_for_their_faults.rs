@@ -37,7 +37,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     pool.managed = json!({"image": "busybox:stable"});
     let script = format!("[ $SWARM_JOB = {STUBBORN} ] && trap '' TERM; exec sleep 1000");
     pool.says = json!({"command": ["sh", "-c", script]});
-    pool.spec = json!({"handover": {"stopTimeout": "7s", "releaseTimeout": "60s"}});
+    pool.spec = json!({"handover": {"stopTimeout": "7s"}});
     pool.jobs = [STUBBORN, RESTLESS].map(str::to_owned).into();
     pool.pins.insert(STUBBORN.to_owned(), 0);
     pool.apply().await?;

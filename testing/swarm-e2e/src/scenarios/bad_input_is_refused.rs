@@ -40,8 +40,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     refused(&context, &good, "stream:cars:updated", finite, message).await?;
     let (moved, message) = ("name: swarm-worker\n  view", "spec.pool cannot be changed");
     refused(&context, &good, moved, &moved.replace("worker", "other"), message).await?;
-    let wait = "  rebalance: {initialWait: 2d}\n  view:";
-    refused(&context, &good, "  view:", wait, "initialWait").await?;
+    let wait = "  rebalance: {returnGrace: 2d}\n  view:";
+    refused(&context, &good, "  view:", wait, "returnGrace").await?;
     let (name, long) = ("name: streams", format!("name: {}", "s".repeat(64)));
     refused(&context, &good, name, &long, "the name of a Swarm has at most 63 characters").await?;
     let pool = moved.replace("swarm-worker", &"w".repeat(204));

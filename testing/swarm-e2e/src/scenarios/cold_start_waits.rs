@@ -1,4 +1,4 @@
-//! A pool that never had jobs is assigned nothing until it is complete or `initialWait` is over.
+//! A pool that never had jobs is assigned nothing until it is complete or a minute has passed.
 //! Then every existing pod counts, since some pods are ready only once they have work.
 
 use std::time::{Duration, Instant};
@@ -11,14 +11,12 @@ use super::pool::{at_rest, jobs_of, reports, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
-const INITIAL_WAIT: Duration = Duration::from_secs(5);
+const INITIAL_WAIT: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     // The probe's port never answers, so the pods never become ready.
-    let manifest = sample(2)?
-        .replace("  view:\n", "  rebalance: {initialWait: 5s}\n  view:\n")
-        .replacen("path: /internal/health", "path: /nothing-here", 1);
+    let manifest = sample(2)?.replacen("path: /internal/health", "path: /nothing-here", 1);
     let jobs = jobs_of(&manifest);
     let start = Instant::now();
     context.apply(&manifest).await?;

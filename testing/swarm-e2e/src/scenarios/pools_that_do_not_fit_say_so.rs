@@ -71,7 +71,7 @@ async fn a_grace_and_a_runner_are_named(context: &Context) -> Result<()> {
     // The Swarm now allows more time than the pods have. The operator reports that before any pod
     // is replaced.
     pool.spec = json!({
-        "handover": {"stopTimeout": "20s", "lease": {"duration": "40s"}},
+        "handover": {"stopTimeout": "20s", "lease": "40s"},
         "worker": {"runner": {"command": ["/swarm-worker", "run", "--http-port=0"]}},
     });
     pool.apply_swarm().await?;

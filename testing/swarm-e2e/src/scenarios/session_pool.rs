@@ -133,8 +133,6 @@ pub(crate) struct SessionPool {
     pub(crate) pins: BTreeMap<String, usize>,
     /// `replication`, if the Swarm sets it.
     pub(crate) replication: Option<&'static str>,
-    /// `rebalance.batchWindow`, if it is not the default.
-    pub(crate) batch_window: Option<&'static str>,
     /// `rebalance.returnGrace`.
     pub(crate) return_grace: &'static str,
     /// The time in seconds that Kubernetes gives a pod for its end.
@@ -177,7 +175,6 @@ impl SessionPool {
             are_finite: false,
             pins: BTreeMap::new(),
             replication: None,
-            batch_window: None,
             return_grace: "1s",
             end_grace_s: 60,
             says: Value::Null,
@@ -274,9 +271,6 @@ impl SessionPool {
         if let Some(replication) = self.replication {
             spec["replication"] = replication.into();
         }
-        if let Some(window) = self.batch_window {
-            spec["rebalance"]["batchWindow"] = window.into();
-        }
         if self.asks_for == Protocol::Session {
             let policy = match self.policy {
                 Policy::AtLeastOnce => "AtLeastOnce",
@@ -288,9 +282,8 @@ impl SessionPool {
             }
             spec["handover"] = json!({
                 "policy": policy,
-                "releaseTimeout": "20s",
                 "stopTimeout": "1s",
-                "lease": {"duration": format!("{}s", self.lease_allowed.as_secs()), "renew": "1s"},
+                "lease": format!("{}s", self.lease_allowed.as_secs()),
             });
         }
         lay_over(&mut spec, &self.spec);

@@ -30,7 +30,7 @@ metadata: {name: jobs}
 spec:
   pool: {statefulSet: {name: worker}}
   worker: {protocol: Session}
-  handover: {policy: Exclusive, stopTimeout: 2s, lease: {duration: LEASE, renew: 1s}}
+  handover: {policy: Exclusive, stopTimeout: 2s, lease: LEASE}
   rebalance: {returnGrace: 5s}
 ";
 

@@ -106,7 +106,7 @@ async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
     context.kubectl(&[&map[..], &["--field-manager=old-operator"]].concat()).await?;
     context.kubectl(&["delete", "deployment", "swarm-controller"]).await?;
     // The operator checks a refusal again after half a minute, or when the Swarm changes.
-    let touch = Patch::Merge(json!({"spec": {"rebalance": {"batchWindow": "2s"}}}));
+    let touch = Patch::Merge(json!({"spec": {"rebalance": {"returnGrace": "31s"}}}));
     swarms.patch("streams", &PatchParams::default(), &touch).await?;
     until("the writer of the view to be named", || async {
         let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')]}";

@@ -25,7 +25,6 @@ const WITHIN: Duration = Duration::from_secs(30);
 pub(super) async fn measure(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "faults").with_short_leases();
     pool.policy = Policy::Exclusive;
-    pool.batch_window = Some("0s");
     pool.workers = 2;
     pool.apply().await?;
     pool.at_rest().await?;

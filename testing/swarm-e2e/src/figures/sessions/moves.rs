@@ -41,7 +41,6 @@ struct Legs {
 pub(super) async fn measure(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "moves").with_short_leases();
     pool.policy = Policy::Exclusive;
-    pool.batch_window = Some("0s");
     pool.jobs = BTreeSet::from([MOVING.to_owned(), "other".to_owned()]);
     pool.pins = [(MOVING.to_owned(), 0), ("other".to_owned(), 1)].into();
     pool.apply().await?;

@@ -69,7 +69,7 @@ async fn jobs_have_their_time_to_stop(
         }],
         "volumes": [{"name": "run-logs", "hostPath": {"path": logs, "type": "Directory"}}],
     }}});
-    let handover = json!({"stopTimeout": stop, "lease": {"duration": lease}});
+    let handover = json!({"stopTimeout": stop, "lease": lease});
     context.apply(&swarm(name, &template, &["sh", "-c", SLOW], &handover)).await?;
     condition(context, name, "Ready", ("True", "Settled")).await?;
     // A program that has just started may not have set its trap yet.
@@ -87,7 +87,7 @@ async fn jobs_have_their_time_to_stop(
 
 async fn a_grace_that_contradicts_is_refused(context: &Context) -> Result<()> {
     let grace = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 30}}});
-    let handover = json!({"stopTimeout": "29s", "lease": {"duration": "45s"}});
+    let handover = json!({"stopTimeout": "29s", "lease": "45s"});
     context.apply(&swarm("refused", &grace, &["sh", "-c", SLOW], &handover)).await?;
     let message = condition(context, "refused", "Ready", ("False", "InvalidSpec")).await?;
     let expected = "podTemplate.spec.terminationGracePeriodSeconds: jobs may take 29s to stop";
