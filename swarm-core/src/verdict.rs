@@ -139,9 +139,7 @@ impl<'a> Summary<'a> {
         let wanted = Wanted::of(decision, desired, progress);
         Self { decision, desired, observed, progress, wanted }
     }
-}
 
-impl<'a> Summary<'a> {
     /// Returns the slots that should have a ready worker and have none, with the time since when.
     pub fn missing(&self) -> impl Iterator<Item = (Slot, &'a WorkerSeen, Duration)> + use<'a> {
         let Self { observed, progress, .. } = *self;

@@ -265,10 +265,17 @@ impl LivePool {
 
     /// Whether a worker has a job, or all workers have it. O(log jobs).
     fn holds(&self, worker: &LiveWorker, job: &JobName) -> bool {
-        let cell = self.ledger.cells.jobs.get(job.as_str()).map(|record| &record.cell);
-        cell.is_some_and(|cell| {
-            matches!(cell, Cell::Everywhere { .. }) || cell.holder() == Some(&worker.session)
-        })
+        let record = self.ledger.cells.jobs.get(job.as_str());
+        record.is_some_and(|record| record.cell.is_with(&worker.session))
+    }
+
+    /// Whether a job fails that a report or a life names. O(workers + named jobs).
+    pub(super) fn names_failing(&self) -> bool {
+        let names = |worker: &LiveWorker| {
+            let report = worker.report.as_ref();
+            report.is_some_and(|it| it.failing.worst.iter().any(|it| self.holds(worker, &it.job)))
+        };
+        !self.moved.is_empty() || self.workers.values().any(names)
     }
 
     /// Returns the number of failing jobs of a worker: of its report, and of jobs that moved to it.

@@ -227,8 +227,8 @@ fn removal(swarm: &SwarmObject) -> Option<&str> {
 
 /// Whether a pool is healthy also by the reports of its workers, which are newer than the status.
 fn is_sound(pool: &LivePool, phases: &Phases) -> bool {
-    let is_failing = phases.iter().any(|(phase, _)| *phase == JobPhase::Failing)
-        || pool.jobs().any(|job| job.failing.is_some());
+    let is_failing =
+        phases.iter().any(|(phase, _)| *phase == JobPhase::Failing) || pool.names_failing();
     Judged::of(pool).is_healthy() && !is_failing && pool.lost().is_empty()
 }
 

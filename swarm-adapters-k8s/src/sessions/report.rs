@@ -201,29 +201,16 @@ fn held(
     }
     let (mut counts, mut for_all) = (BTreeMap::<&SessionId, usize>::new(), 0);
     for record in ledger.cells.jobs.values() {
-        match &record.cell {
-            Cell::Granted { session, .. } | Cell::Releasing { session, .. } => {
-                *counts.entry(session).or_default() += 1;
-            }
-            Cell::Everywhere { .. } => for_all += 1,
-            Cell::ReleasingAll { .. }
-            | Cell::Free { .. }
-            | Cell::Hold { .. }
-            | Cell::Quarantined { .. }
-            | Cell::Done { .. } => {}
+        match record.cell.holder() {
+            Some(session) => *counts.entry(session).or_default() += 1,
+            None => for_all += usize::from(matches!(record.cell, Cell::Everywhere { .. })),
         }
     }
-    let runs = |job: &JobName, session: &SessionId| {
-        let cell = ledger.cells.jobs.get(job).map(|record| &record.cell);
-        match cell {
-            Some(
-                Cell::Granted { session: holder, .. } | Cell::Releasing { session: holder, .. },
-            ) => holder == session,
-            cell => matches!(cell, Some(Cell::Everywhere { .. })),
-        }
+    let has = |job: &JobName, session: &SessionId| {
+        ledger.cells.jobs.get(job).is_some_and(|record| record.cell.is_with(session))
     };
     let of = |(session, (worker, failing)): (SessionId, (String, Failing))| {
-        let failing = failing.held(|job| runs(job, &session));
+        let failing = failing.held(|job| has(job, &session));
         let held = counts.get(&session).copied().unwrap_or_default() + for_all;
         (worker, failing.limited(held, failing.worst.len()))
     };

@@ -297,6 +297,22 @@ impl Cell {
         }
     }
 
+    /// Whether `session` has the job: it is the [holder](Self::holder), or every session has the job.
+    ///
+    /// ```
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::{Cell, SessionId};
+    ///
+    /// let [session, other] = [1, 2].map(|nonce| SessionId::new("pod", nonce));
+    /// let granted = Cell::Granted { session: session.clone(), token: Token(7) };
+    /// assert!(granted.is_with(&session) && !granted.is_with(&other));
+    /// assert!(Cell::Everywhere { token: Token(7) }.is_with(&other));
+    /// ```
+    #[must_use]
+    pub fn is_with(&self, session: &SessionId) -> bool {
+        matches!(self, Self::Everywhere { .. }) || self.holder() == Some(session)
+    }
+
     /// Whether every session may be running the job.
     ///
     /// ```
