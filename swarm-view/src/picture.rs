@@ -20,8 +20,8 @@ use crate::words::Word;
 pub struct Bounds {
     /// The time from the request to stop a job until its worker kills it, `handover.stopTimeout`.
     pub stop: Duration,
-    /// The time from that request until another worker gets the job without a proof of its end,
-    /// The longest time for a release; `None` if only a proof ends a release.
+    /// The time from that request until another worker gets the job without a proof of its end;
+    /// `None` if only a proof ends a release.
     pub release: Option<Duration>,
     /// The time from the last renewal of a lease until its worker has certainly stopped its jobs.
     pub fence: Duration,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use swarm_client::api::VersionEndpoint;
@@ -20,6 +22,10 @@ const ANSWER_BYTES_MAX: usize = 6 << 20;
 const WITHOUT_JOBS_BYTES: usize = 64 << 10;
 /// The longest pause between two questions to one worker.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+
+/// Thousands of workers are asked in turn, so no connection stays open.
+static CLIENT: LazyLock<Client<HttpConnector, Empty<Bytes>>> =
+    LazyLock::new(|| Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http());
 
 /// A worker's answer. Unknown fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -90,12 +96,10 @@ async fn get(
     path: &str,
     bytes_max: usize,
 ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    // Thousands of workers are asked in turn, so no connection stays open.
-    let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
     let request = http::Request::get(format!("http://{address}{path}"))
         .header(http::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;
-    let response = client.request(request).await?;
+    let response = CLIENT.request(request).await?;
     if response.status() != http::StatusCode::OK {
         return Err(format!("it answered {}", response.status()).into());
     }

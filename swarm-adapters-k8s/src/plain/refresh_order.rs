@@ -22,7 +22,7 @@ use super::nudge::{Nudge, again, nudge, version_of};
 
 /// The longest time for which a worker that gains jobs waits for the replacement of a worker that
 /// gave some.
-const RELEASE_TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The refresh settings of a Swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,6 @@ pub struct RefreshTerms {
     pub unavailable_max: usize,
     /// Whether workers can be asked which jobs they run.
     pub asks: bool,
-    /// The longest time for which workers that gain jobs wait for workers that gave some.
-    pub release_timeout: Duration,
 }
 
 impl RefreshTerms {
@@ -48,7 +46,6 @@ impl RefreshTerms {
             mode: refresh.mode.unwrap_or_default(),
             unavailable_max: most.unwrap_or(1),
             asks: worker.is_some_and(|worker| worker.version_endpoint.is_some()),
-            release_timeout: RELEASE_TIMEOUT,
         }
     }
 
@@ -150,7 +147,7 @@ fn unknown(workers: &[Worker]) -> Vec<Slot> {
 
 fn nudges(terms: &RefreshTerms, workers: &[Worker]) -> Refresh {
     let wait = workers.iter().map(|it| it.delays_others_for(terms)).max().unwrap_or_default();
-    let wait = wait.min(terms.release_timeout);
+    let wait = wait.min(RELEASE_TIMEOUT);
     let (mut givers, mut others, mut refresh) = (Vec::new(), Vec::new(), Refresh::default());
     for worker in workers {
         let Worker { slot, version, last_handoff_version, has, nudge: made, .. } = worker;
@@ -196,7 +193,7 @@ fn replacements(
     since_change: Duration,
 ) -> Refresh {
     let gives = |it: &&Worker| it.has < it.last_handoff_version;
-    let left = terms.release_timeout.saturating_sub(since_change);
+    let left = RELEASE_TIMEOUT.saturating_sub(since_change);
     let waits_for_givers = !left.is_zero() && workers.iter().any(|it| gives(&it));
     let mut refresh = Refresh { stale: unknown(workers), ..Refresh::default() };
     let mut room = terms.unavailable_max.saturating_sub(unavailable);
@@ -223,7 +220,7 @@ mod tests {
     const LONG_AGO: Duration = Duration::from_hours(1);
 
     fn terms(mode: RefreshMode) -> RefreshTerms {
-        RefreshTerms { mode, unavailable_max: 1, asks: false, release_timeout: RELEASE_TIMEOUT }
+        RefreshTerms { mode, unavailable_max: 1, asks: false }
     }
 
     /// A ready worker whose slot changed at publication 2, and which has publication 1.

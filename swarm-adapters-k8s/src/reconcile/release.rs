@@ -22,7 +22,7 @@ use super::turn::{Carried, Stages};
 use crate::jobs::convert;
 use crate::ledger::Claim;
 use crate::managed::wanted;
-use crate::plain::refresh_order::RefreshTerms;
+use crate::plain::refresh_order::{RELEASE_TIMEOUT, RefreshTerms};
 use crate::plain::view::Occupant;
 use crate::pool::workload::Workload;
 use crate::status::{RefusedRequest, Verdict};
@@ -261,7 +261,7 @@ impl Stages<'_> {
         }
         let terms = RefreshTerms::of(self.turn.swarm);
         if terms.knows() {
-            let is_over = refreshed.stale.is_empty() || terms.release_timeout <= since.elapsed();
+            let is_over = refreshed.stale.is_empty() || RELEASE_TIMEOUT <= since.elapsed();
             let wait = refreshed.requeue_after.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok((!is_over).then_some(wait));
         }

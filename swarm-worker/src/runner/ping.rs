@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use axum::http::StatusCode;
-use swarm_adapters_host::http::{AnswerError, request_from};
+use swarm_adapters_host::http::request_from;
 use swarm_adapters_host::metrics::{PingMetrics, TargetMetrics};
 use swarm_core::JobName;
 use swarm_spec::hostport;
@@ -221,18 +222,9 @@ async fn ask(address: &Address, path: &str, at_most: Duration) -> Result<Pong, P
 }
 
 /// Sends a request over a new connection each time, since a ping has to test the connect, too.
-async fn status(address: &Address, path: &str) -> Result<StatusCode, Unreached> {
+async fn status(address: &Address, path: &str) -> io::Result<StatusCode> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
     Ok(request_from(&address.shown, stream, path).await?.status())
-}
-
-/// The reason why a target was not reached.
-#[derive(Debug, thiserror::Error)]
-enum Unreached {
-    #[error(transparent)]
-    Connect(#[from] std::io::Error),
-    #[error(transparent)]
-    Answer(#[from] AnswerError),
 }
 
 #[cfg(test)]
